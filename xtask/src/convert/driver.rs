@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use super::{folder, source};
 use crate::outcome::{Outcome, cargo_command, execute};
-use crate::{Workspace, tools};
+use crate::{Workspace, files, tools};
 
 /// One test of the driver. The error says what is wrong.
 type Test = fn(&Driver) -> Result<(), String>;
@@ -29,7 +29,9 @@ pub(super) fn build(workspace: &Workspace) -> Result<(), String> {
 pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     let folder = folder(workspace);
     let work = folder.join("driver");
-    fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
+    // What an earlier run linked would come from the cache, without its warnings.
+    files::remove(&work)?;
+    files::make(&work)?;
     let driver = Driver {
         command: workspace.target.join("debug/duality"),
         work,
@@ -212,6 +214,7 @@ impl Driver {
     fn compiler(&self, name: &str, line: &str) -> Command {
         let mut command = Command::new(&self.command);
         command.arg(name).args(line.split(' ')).current_dir(&self.work);
+        command.env("XDG_CACHE_HOME", self.work.join("cache"));
         command
     }
 
