@@ -86,6 +86,8 @@ pub(super) struct Arguments {
     )]
     tick: Option<Duration>,
     /// Requests of the clients of --binary, such as http://127.0.0.1:{port}/page [default: /]
+    ///
+    /// With https, clients trust every certificate (docs/tls.md).
     #[arg(
         long,
         value_name = "URL",
@@ -160,6 +162,10 @@ pub(super) struct Arguments {
     /// The path that the client asks for [default: / of http, /guestbook of guestbook]
     #[arg(long, help_heading = heading::SERVICE)]
     path: Option<String>,
+    /// Servers and clients of http speak TLS 1.3, with a certificate for this experiment
+    /// (docs/tls.md)
+    #[arg(long, conflicts_with_all = ["binary", "load_command", "host"], help_heading = heading::SERVICE)]
+    tls: bool,
     #[command(flatten)]
     setup: SetupFlags,
     /// Where `guestbook` and `phone` keep their data [default: sqlite]
@@ -210,6 +216,7 @@ impl Arguments {
             window: self.window,
             seed: self.seed,
             path: self.path.clone(),
+            tls: self.tls.then_some(true),
             store: self.store.clone(),
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),

@@ -9,6 +9,7 @@
 //! ```
 
 pub mod behaviour;
+pub mod certificate;
 pub mod child;
 mod clock;
 mod command;

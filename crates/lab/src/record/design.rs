@@ -43,6 +43,9 @@ pub struct Design {
     pub clients: Clients,
     /// Whether a connection carries several requests, one after another.
     pub keep_alive: bool,
+    /// Whether servers and clients speak TLS.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tls: bool,
     /// The number of repeats of each cell: the number of sessions, each with fresh servers.
     pub repeats: usize,
     /// The number of blocks after the cells in each session. 0 if servers are only measured in
@@ -220,6 +223,11 @@ pub struct Clients {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
@@ -302,6 +310,7 @@ pub(crate) mod tests {
             load_command: None,
             clients: Clients::default(),
             keep_alive: true,
+            tls: false,
             repeats: 3,
             blocks: 0,
             warm_up_seconds: 0.2,

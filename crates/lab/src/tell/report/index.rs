@@ -165,6 +165,7 @@ fn describe(design: &Design) -> String {
         true => "connections that stay",
         false => "a connection for each request",
     };
+    let connections = format!("{connections}{}", if design.tls { ", TLS" } else { "" });
     if let Some(recording) = &design.recording {
         let bunch = recording.bunch.map(|bunch| format!(", {bunch} users at the same time"));
         let rate =
