@@ -58,10 +58,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
         let variables: String = variables.collect();
         line("peer", format!("{} is {variables}{}", peer.name, peer.command.join(" ")));
     }
-    line("clients", place(&design.client_cpus, &[]));
-    if design.tls {
-        line("TLS", "between clients and servers (docs/tls.md)".to_owned());
-    }
+    line("clients", place(&design.client_cpus, &[]) + if design.tls { ", by TLS" } else { "" });
     for variant in &design.variants {
         let options = variant.options.join(" ");
         line("variant", format!("{} is {} with {options}", variant.name, variant.architecture));

@@ -115,7 +115,8 @@ pub fn experiment(
     let settings = &with_current(settings, program, defined)?;
     let chosen = architectures(settings, program)?;
     let peers = peers(settings, defined, &chosen, program)?;
-    let certificate = secure::certificate(settings, service)?;
+    let speaks_http = service.page.is_some() || service.name == "http";
+    let certificate = secure::certificate(settings, &service.name, speaks_http)?;
     let behaviour = clients::behaviour(settings)?;
     let replay = replay::of(settings, &behaviour)?;
     let topology = hosts::topology(settings, &service.name)?;

@@ -1,18 +1,19 @@
 //! TLS of an experiment: what can be measured with it, and the certificate of the servers.
 
-use super::resolve::ServiceFacts;
 use super::settings::{Misfit, Settings};
 use crate::measure::certificate::Certificate;
 use crate::record::{Design, Peer};
 
-/// The certificate of the servers, if the settings ask for TLS.
+/// The certificate of the servers, if the settings ask for TLS. `speaks_http` tells whether the
+/// client of http asks the service.
 ///
 /// # Errors
 ///
 /// A [`Misfit`] names what speaks no TLS here, and the remedy.
 pub(super) fn certificate(
     settings: &Settings,
-    service: &ServiceFacts,
+    service: &str,
+    speaks_http: bool,
 ) -> Result<Option<Certificate>, Misfit> {
     if settings.tls != Some(true) {
         return Ok(None);
@@ -24,9 +25,8 @@ pub(super) fn certificate(
     if settings.hosts.is_some() {
         return misfit("servers on other hosts have no certificate: leave this out".to_owned());
     }
-    if service.name != "http" && service.page.is_none() {
-        let name = &service.name;
-        return misfit(format!("the clients of `{name}` speak no TLS: measure http"));
+    if !speaks_http {
+        return misfit(format!("the clients of `{service}` speak no TLS: measure http"));
     }
     Certificate::new().map(Some).map_err(|problem| Misfit::new("tls", problem))
 }

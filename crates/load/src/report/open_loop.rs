@@ -122,7 +122,7 @@ impl OpenLoop {
     /// The number of requests that a server answers if it keeps up: those that were due. In a
     /// replay, no request follows an unanswered one. So this is the number of requests in the
     /// recording.
-    fn asked(&self, report: &Report) -> u64 {
+    pub(super) fn asked(&self, report: &Report) -> u64 {
         report.replayed.as_ref().map_or(self.due, |replayed| replayed.requests as u64)
     }
 
@@ -256,6 +256,19 @@ The server kept up, and the generator was not the limit: it used 25 % of its cor
         let told = report.failure().unwrap();
         assert!(told.contains("40000 of 50000 requests that were due were answered"), "{told}");
         assert_eq!(open_report().failure(), None);
+        // In a replay, a late reply delays what follows it, so fewer requests become due.
+        let replayed = serde_json::json!({
+            "users": 1, "speed": 1.0, "seed": 1, "connections": 10, "open_before": 0,
+            "left_waiting": 0, "requests": 60_000,
+            "fidelity": {
+                "planned": 40_000, "sent": 40_000, "gaps_distance": 0.0, "requests_distance": 0.0,
+                "lag_p99_us": 10.0,
+            },
+        });
+        let replayed = Some(serde_json::from_value(replayed).unwrap());
+        let told = Report { replayed, ..report }.failure().unwrap();
+        assert!(told.contains("40000 of 60000 requests of the piece were answered"), "{told}");
+        assert!(told.ends_with("replay fewer --users"), "{told}");
     }
 
     #[test]
