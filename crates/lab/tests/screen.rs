@@ -43,6 +43,15 @@ fn the_best_is_marked_and_all_others_are_beside_it() {
 }
 
 #[test]
+fn a_replay_is_at_so_many_times_the_users() {
+    let shown = screen(&trial(&["threads", "epoll"], &[300, 3000], clear).of_recording());
+    let choice = "Choose epoll: it is the best at 300 and 3,000 times your users.";
+    assert!(shown.contains(choice), "{shown}");
+    line(&shown, "At 3,000 times your users ");
+    assert_eq!(fixtures::in_connections(&shown), Vec::<String>::new(), "{shown}");
+}
+
+#[test]
 fn a_crowd_of_subjects_fits() {
     let names: Vec<String> = (0..40).map(|number| format!("architecture-{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

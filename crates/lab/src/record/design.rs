@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use super::{Carrier, Peer, Recording, Topology, Ways};
-use crate::format::listed;
+use crate::format::{Counted, listed};
 use crate::random::{SplitMix64, shuffle};
 
 /// The design: all properties that a resumed experiment must share with the earlier run.
@@ -171,6 +171,14 @@ impl Design {
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
         let peers = self.peers.iter().map(|peer| peer.name.as_str());
         self.architectures.iter().map(String::as_str).chain(peers)
+    }
+
+    /// The things that [`concurrency`](Self::concurrency) counts.
+    pub fn counted(&self) -> Counted {
+        match self.recording {
+            None => Counted::Connections,
+            Some(_) => Counted::Users,
+        }
     }
 
     /// The planned number of blocks at each number of connections, in each group.

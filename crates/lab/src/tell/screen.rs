@@ -22,13 +22,12 @@ use std::path::Path;
 use anstyle::Style;
 use duality_load::WarningKind;
 
-use crate::format::{bytes, connections, duration, grouped};
+use crate::format::{bytes, duration, grouped};
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::rows::{Fault, Figures, Medians, Row};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::answer::Answer;
 use crate::tell::recommendation::{disturbed_briefly, network_of};
-use crate::tell::replay::in_users;
 use crate::tell::summary::Summary;
 
 /// The most columns of a line.
@@ -75,10 +74,7 @@ impl Answer<'_> {
         for line in warnings.iter().chain(&foot) {
             let _ = writeln!(screen, "{line}");
         }
-        match self.heading.design.recording {
-            None => screen,
-            Some(_) => in_users(&screen),
-        }
+        screen
     }
 
     /// The answer: the first sentence, and further sentences that fit.
@@ -123,7 +119,7 @@ impl Answer<'_> {
             Some(current) => format!("beside {current}"),
             None => "beside the best".to_owned(),
         };
-        let mut heading = format!("{:<NAME$}", format!("At {}", connections(busiest)));
+        let mut heading = format!("{:<NAME$}", format!("At {}", summary.at(busiest)));
         for (name, width) in FIGURES {
             let _ = write!(heading, "{name:>width$}");
         }

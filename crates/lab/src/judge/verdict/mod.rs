@@ -125,6 +125,7 @@ impl<'a> Count<'a> {
         });
         let mut verdict = Verdict {
             concurrency: self.concurrency,
+            counted: self.question.heading.design.counted(),
             metric: self.metric,
             network: self.network,
             finding: Finding::NoDifference,
