@@ -178,7 +178,7 @@ mod tests {
     use crate::measure::experiment::tests::experiment;
     use crate::record::design::tests::design;
 
-    /// Six cells a repeat, so often and so long.
+    /// An experiment of six cells in each repeat, with these numbers and times.
     fn asked(repeats: usize, warm_up_seconds: f64, window_seconds: f64) -> Experiment {
         let design = Design { repeats, warm_up_seconds, window_seconds, ..design() };
         Experiment { design, ..experiment() }

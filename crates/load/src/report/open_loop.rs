@@ -102,8 +102,8 @@ impl OpenLoop {
         let waited = self.send_lag_us.p99 - self.generator_lag_us.p99;
         (waited > OWN_SHARE * corrected.p99).then(|| {
             format!(
-                "All {} connections were busy: one request in a hundred waited {} or more for one. If the \
-                 server can carry more of them, try more (`load -c`, `compare -c`).",
+                "All {} connections were busy: one request in a hundred waited {} or more for a \
+                 connection. If the server can carry more, raise their number (`load -c`, `compare -c`).",
                 report.connections,
                 duration(self.send_lag_us.p99)
             )
@@ -113,7 +113,7 @@ impl OpenLoop {
     /// Whether fewer correct replies came than were due. Requests under way as the window closes
     /// count as answered.
     pub(super) fn fell_short(&self, report: &Report) -> bool {
-        // By Little's law, for answered requests only. Neglected requests do not excuse a server.
+        // By Little's law, for answered requests only: an unanswered one is not under way.
         let under_way = report.requests_per_second * self.raw_latency_us.mean / 1e6;
         let under_way = under_way.ceil() + 1.0;
         (report.requests as f64 + under_way) < KEPT_UP * self.asked(report) as f64
