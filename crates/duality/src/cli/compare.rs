@@ -102,7 +102,7 @@ pub(super) struct Arguments {
     /// Architectures to compare, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
-    /// Peers: servers that are not ours, measured beside them
+    /// Peers: servers that are not ours, measured beside the architectures
     ///
     /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event. `cargo xtask
     /// peers` builds st, pth and pthreads. A plan can define others.

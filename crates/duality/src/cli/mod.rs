@@ -111,7 +111,7 @@ enum Command {
     Capacity(capacity::Arguments),
     /// Make a trace of how clients behaved from a server's logs, or show one
     Trace(trace::Arguments),
-    /// Make a trace of live traffic, as a proxy in front of a server
+    /// Make a trace of live traffic, from its packets or as a proxy
     Record(record::Arguments),
     /// Draw where a service may wait, and what it does in between, from a real run
     Graph(Box<graph::Arguments>),

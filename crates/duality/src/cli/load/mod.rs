@@ -51,7 +51,6 @@ Examples:
       exit code 1 if p99 is above 10 ms, or if the load failed
   duality load --urls urls.txt --values users.csv http://127.0.0.1:8080
       requests from a file, each connection with the values of one line
-
   duality load --trace my.trace --users 10 http://127.0.0.1:8080/
       the load of an access log, as ten times as many people would make it
       (docs/replay.md)
@@ -114,11 +113,11 @@ pub(super) struct Arguments {
     /// Replay the piece from there: busiest, median, or a time such as 90s [default: anywhere]
     #[arg(long, value_name = "PLACE", requires = "trace", value_parser = parse_place, help_heading = heading::CLIENTS)]
     at: Option<At>,
-    /// So many users of --trace come at the same time: a what-if [default: 1]
+    /// How many users of --trace come at the same time: a what-if [default: 1]
     #[arg(long, value_name = "N", requires = "trace", help_heading = heading::CLIENTS)]
     bunch: Option<usize>,
-    /// Each client of --trace takes its replies at most so fast, in bytes a second such as 128KB: a
-    /// what-if [default: as recorded]
+    /// The speed at which each client of --trace takes its replies, in bytes a second such as 128KB:
+    /// a what-if [default: as recorded]
     #[arg(long, value_name = "BYTES", requires = "trace", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
     client_rate: Option<u64>,
     /// Trust the authorities in this file (PEM) for https:// [default: those of the system]
