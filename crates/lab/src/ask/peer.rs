@@ -135,10 +135,7 @@ fn too_much(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
 /// Finds fields that contradict each other, or are missing.
 fn nonsense(peer: &Peer) -> Option<(&'static str, &'static str)> {
     if ReadyMade::named(&peer.name).is_some() {
-        return Some((
-            "name",
-            "a ready-made peer has this name: choose another name",
-        ));
+        return Some(("name", "a ready-made peer has this name: choose another name"));
     }
     if peer.command.first().is_none_or(String::is_empty) {
         return Some((

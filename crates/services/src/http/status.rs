@@ -37,8 +37,11 @@ pub const NOT_MODIFIED: Status = Status::new(304, "Not Modified", "");
 pub const BAD_REQUEST: Status =
     Status::new(400, "Bad Request", "The request is not well-formed HTTP.");
 /// 403 Forbidden.
-pub const FORBIDDEN: Status =
-    Status::new(403, "Forbidden", "The server may not read this file, or does not serve files of its kind.");
+pub const FORBIDDEN: Status = Status::new(
+    403,
+    "Forbidden",
+    "The server may not read this file, or does not serve files of its kind.",
+);
 /// 404 Not Found.
 pub const NOT_FOUND: Status = Status::new(404, "Not Found", "There is nothing by this name.");
 /// 405 Method Not Allowed.
@@ -69,8 +72,11 @@ pub const UNSUPPORTED_MEDIA_TYPE: Status = Status::new(
 pub const RANGE_NOT_SATISFIABLE: Status =
     Status::new(416, "Range Not Satisfiable", "The file ends before the range that was asked for.");
 /// 417 Expectation Failed.
-pub const EXPECTATION_FAILED: Status =
-    Status::new(417, "Expectation Failed", "The server does not support what the field Expect asks for.");
+pub const EXPECTATION_FAILED: Status = Status::new(
+    417,
+    "Expectation Failed",
+    "The server does not support what the field Expect asks for.",
+);
 /// 421 Misdirected Request.
 pub const MISDIRECTED_REQUEST: Status = Status::new(
     421,

@@ -254,7 +254,7 @@ fn memory(summary: &Summary, name: &str, current: &str, concurrency: usize) -> O
     let [own, other] =
         [name, current].map(|name| Some(summary.medians(name, concurrency)?.memory_bytes));
     Some(format!(
-        "At {} its memory is {}, and that of {current} {}.",
+        "At {} the memory of {name} is {}, and that of {current} {}.",
         connections(concurrency),
         bytes(own?),
         bytes(other?)
