@@ -70,19 +70,20 @@ impl OpenLoop {
     pub(super) fn lines(&self, corrected: &Latency) -> Vec<(&'static str, String)> {
         let heads = ["mean", "50 %", "90 %", "99 %", "99.9 %", "max"];
         let head: String = heads.map(|head| format!("{head:>9}")).concat();
-        let row = |latency: &Latency, meaning: &str| {
+        let row = |latency: &Latency| {
             let Latency { mean, p50, p90, p99, p99_9, max, .. } = *latency;
             let values = [mean, p50, p90, p99, p99_9, max];
-            let cells = values.map(|value| format!("{:>9}", duration(value))).concat();
-            format!("{cells}   {meaning}")
+            values.map(|value| format!("{:>9}", duration(value))).concat()
         };
         vec![
             ("", format!("{} were due, of which {} were not sent in time", self.due, self.unsent)),
             ("latency", head),
-            ("  corrected", row(corrected, "from when it was due")),
-            ("  raw", row(&self.raw_latency_us, "from when it was sent")),
-            ("send lag", row(&self.send_lag_us, "from due to sent")),
-            ("  generator's", row(&self.generator_lag_us, "though a connection was free")),
+            ("  corrected", row(corrected)),
+            ("  raw", row(&self.raw_latency_us)),
+            ("send lag", row(&self.send_lag_us)),
+            ("  generator's", row(&self.generator_lag_us)),
+            ("", "corrected: from due to reply; raw: from sent to reply;".to_owned()),
+            ("", "send lag: from due to sent; generator's: a connection was free".to_owned()),
         ]
     }
 
@@ -199,10 +200,12 @@ http://127.0.0.1:8080/: open loop, poisson arrivals, 100 connections, keep-alive
   requests        49990 correct, none failed
                   50000 were due, of which 2 were not sent in time
   latency              mean     50 %     90 %     99 %   99.9 %      max
-    corrected        699 µs   200 µs   200 µs   200 µs  90.2 ms   100 ms   from when it was due
-    raw              200 µs   200 µs   200 µs   200 µs   210 µs   210 µs   from when it was sent
-  send lag           521 µs  20.0 µs  20.0 µs  20.0 µs  90.2 ms   100 ms   from due to sent
-    generator's     20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs   though a connection was free
+    corrected        699 µs   200 µs   200 µs   200 µs  90.2 ms   100 ms
+    raw              200 µs   200 µs   200 µs   200 µs   210 µs   210 µs
+  send lag           521 µs  20.0 µs  20.0 µs  20.0 µs  90.2 ms   100 ms
+    generator's     20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs
+                  corrected: from due to reply; raw: from sent to reply;
+                  send lag: from due to sent; generator's: a connection was free
   measured load   1.0 of 100
   connections     100 of 100 served, 100 opened
   received        152 MB (15.2 MB/s)

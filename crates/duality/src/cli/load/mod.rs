@@ -3,6 +3,7 @@
 mod output;
 mod requests;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +24,7 @@ use duality_runtime::log;
 
 use self::output::Format;
 use self::requests::RequestFlags;
-use super::{ClientFlags, Failure, flag, heading, print};
+use super::{ClientFlags, Failure, flag, for_terminal, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
 const FIRST_RATE: f64 = 1_000.0;
@@ -182,7 +183,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             (output::goodput(&found, format), Vec::from_iter(found.failure()))
         }
     };
-    print(&text.map_err(unreadable)?)?;
+    let text = text.map_err(unreadable)?;
+    let is_text = matches!(format, Format::Text);
+    print(&if is_text { for_terminal(text, &io::stdout()) } else { text })?;
     let Some((last, others)) = failures.split_last() else { return Ok(()) };
     for why in others {
         log::tell(format_args!("duality: {why}"));

@@ -3,9 +3,9 @@
 mod costs;
 mod workloads;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use duality_costs::run::Effort;
 use duality_lab::ask::settings::parse_duration;
@@ -16,7 +16,7 @@ pub(super) use costs::unit_costs;
 
 use duality_runtime::log;
 
-use super::{Failure, load, print};
+use super::{Failure, for_terminal, load, print};
 use crate::catalogue::Catalogue;
 
 /// The flags about a model. The flags of unit costs must conflict with these flags, because clap
@@ -173,7 +173,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if arguments.json {
         print(&model::json(&model).to_string())
     } else {
-        print(&model::text(&model))
+        print(&for_terminal(model::text(&model), &io::stdout()))
     }
 }
 
