@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, slice};
+use std::{fs, io, slice};
 
 use duality_lab::ask::budget;
 use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
@@ -23,7 +23,7 @@ use super::binary::{Binary, BinaryFlags, Words};
 use super::replay::ReplayFlags;
 use super::{
     ClientFlags, ConstraintFlags, Failure, HostFlags, SetupFlags, Tuning, experiment, explain,
-    flag, heading, load, prices, print,
+    flag, for_terminal, heading, load, prices, print,
 };
 use crate::catalogue::Catalogue;
 
@@ -104,7 +104,7 @@ pub(super) struct Arguments {
     /// Architectures to compare, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
-    /// Peers: servers that are not ours, measured beside them
+    /// Peers: servers that are not ours, measured beside the architectures
     ///
     /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event. `cargo xtask
     /// peers` builds st, pth and pthreads. A plan can define others.
@@ -411,7 +411,7 @@ pub(super) fn announce(experiment: &Experiment) {
         Some(_) => "times the users",
         None => "connections",
     };
-    log::tell(format_args!(
+    let told = format!(
         "comparing {} at {} {what}, {} each: {} cells, about {:.0} s",
         experiment.design.compared(),
         connections.join(", "),
@@ -422,9 +422,9 @@ pub(super) fn announce(experiment: &Experiment) {
         },
         experiment.cells(),
         experiment.length().as_secs_f64(),
-    ));
-    for line in experiment.degraded.iter().chain(&experiment.economies) {
-        log::tell(line);
+    );
+    for line in [told].iter().chain(&experiment.degraded).chain(&experiment.economies) {
+        log::tell(for_terminal(line.clone(), &io::stderr()));
     }
 }
 
@@ -456,7 +456,7 @@ impl Shown<'_> {
     /// `page`.
     pub(super) fn print(self, answer: &Answer<'_>, page: &Path, run: &Path) -> Result<(), Failure> {
         print(&match self.tables {
-            true => answer.render_text(self.baseline),
+            true => for_terminal(answer.render_text(self.baseline), &io::stdout()),
             false => {
                 let run = in_shell(&run.display().to_string());
                 answer.render_screen(page, &format!("duality report {run} --tables{}", self.asked))

@@ -21,7 +21,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     line(
         "cells",
         format!(
-            "{}, each of them at each number of connections {}, each time with a fresh server and in \
+            "{}: each subject at each number of connections {}, each time with a fresh server, in \
              random order (seed {})",
             experiment.cells(),
             times(design.repeats),

@@ -71,7 +71,7 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
     let mut file = File::create_new(path).map_err(told)?;
     file.write_all(new().as_bytes()).map_err(told)?;
     log::tell(format_args!(
-        "{shown} was written: run `duality compare {shown} --check` to see what it would measure"
+        "wrote {shown}: `duality compare {shown} --check` says what it would measure"
     ));
     Ok(())
 }

@@ -224,7 +224,7 @@ fn candidates(arguments: &Arguments) -> Result<Vec<Candidate>, Failure> {
     if sum > 1.0 + 1e-9 || (others > 0 && is_whole) || (others == 0 && !is_whole) {
         let remedy = match others {
             0 => "make the shares 100 % together",
-            _ => "leave something for the others",
+            _ => "leave a share for the other candidates",
         };
         return Err(misuse(format!("--share: {:.0} % in all: {remedy}", 100.0 * sum)));
     }

@@ -334,6 +334,16 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
+/// The text with its sentences folded at the width of a terminal. Rows of tables begin with two
+/// spaces, and stay whole.
+pub fn folded(text: &str) -> String {
+    let fold = |line: &str| match line.starts_with("  ") {
+        true => line.to_owned(),
+        false => wrapped(line, usize::MAX).join("\n"),
+    };
+    text.split('\n').map(fold).collect::<Vec<String>>().join("\n")
+}
+
 /// The text, cut if it is wider than a terminal.
 pub(crate) fn fit(text: &str) -> String {
     match textwrap::core::display_width(text) > COLUMNS {
@@ -352,4 +362,21 @@ fn narrow(name: &str) -> String {
 
 fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_folded_and_rows_are_not() {
+        let row = format!("  epoll{}", " 1,000 µs".repeat(12));
+        let words = "word ".repeat(30);
+        let text = format!("{words}\n{row}\n\nlast\n");
+        let folded = folded(&text);
+        let lines: Vec<&str> = folded.lines().collect();
+        assert_eq!(lines[2..], [&*row, "", "last"]);
+        assert_eq!(lines[..2].join(" "), words.trim_end());
+        assert!(lines[0].len() <= COLUMNS && folded.ends_with('\n'));
+    }
 }

@@ -107,7 +107,11 @@ impl Summary {
 
     /// Reasons and warnings.
     fn notes(&self, text: &mut String) {
-        let notes: Vec<String> = self.missing().into_iter().chain(self.warnings()).collect();
+        let warnings = self.warnings();
+        if !warnings.is_empty() {
+            text.push_str("✗: do not trust the figure. !: see the warnings. They follow:\n");
+        }
+        let notes: Vec<String> = self.missing().into_iter().chain(warnings).collect();
         for note in &notes {
             writeln!(text, "! {note}").expect("a String takes all");
         }

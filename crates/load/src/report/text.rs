@@ -9,6 +9,9 @@ use crate::fidelity::Replayed;
 /// A measured load below this share of the offered one has a cause other than the server's speed.
 const UNUSED_LOAD: f64 = 0.9;
 
+/// The most columns of a figure, beside its name on a terminal of 80.
+const FIGURE: usize = 62;
+
 impl Report {
     /// The report as text: figures, then warnings, then the verdict. Ends with a line end.
     pub fn render_text(&self) -> String {
@@ -32,7 +35,11 @@ impl Report {
             self.window_seconds
         );
         for (name, value) in self.lines() {
-            let _ = writeln!(text, "  {name:<16}{value}");
+            let mut name = name;
+            for line in folded(&value) {
+                let _ = writeln!(text, "  {name:<16}{line}");
+                name = "";
+            }
         }
         text.push_str(&self.crowd_text());
         text.push('\n');
@@ -184,6 +191,18 @@ fn three_digits(value: f64) -> String {
         _ => 0,
     };
     format!("{value:.decimals$}")
+}
+
+/// The lines of a figure, broken at spaces.
+fn folded(value: &str) -> Vec<&str> {
+    let (mut lines, mut rest) = (Vec::new(), value);
+    while let Some((end, _)) = rest.char_indices().nth(FIGURE) {
+        let Some(at) = rest[..=end].rfind(' ').filter(|&at| at > 0) else { break };
+        lines.push(&rest[..at]);
+        rest = &rest[at + 1..];
+    }
+    lines.push(rest);
+    lines
 }
 
 #[cfg(test)]

@@ -50,7 +50,10 @@ fn of_ways(summary: &Summary) -> Vec<String> {
 /// Whether a change from the subject that runs today pays: yes, no, or unknown.
 fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<String> {
     if let Some(partial) = summary.partial() {
-        return vec![format!("Not to be told yet: the experiment is not complete ({partial}).")];
+        return vec![format!(
+            "Cannot tell yet whether a change from {current} pays: the experiment is not complete \
+             ({partial})."
+        )];
     }
     let pays: Vec<Vec<Found<'_>>> = summary
         .subjects
@@ -113,7 +116,7 @@ fn no_gain(summary: &Summary, current: &str) -> String {
             _ => None,
         });
         let cause = cause.unwrap_or_else(|| format!("{current} was not measured"));
-        return format!("Not to be told whether a change from {current} pays: {cause}.");
+        return format!("Cannot tell whether a change from {current} pays: {cause}.");
     };
     let counts: Vec<usize> = compared.iter().map(|verdict| verdict.concurrency).collect();
     let at = summary.at_all(&counts);
@@ -124,8 +127,8 @@ fn no_gain(summary: &Summary, current: &str) -> String {
     let gain = percent(gain);
     match is_coarse {
         true => format!(
-            "Not to be told below {gain}: at {at} no alternative to {current} gains that much, and a \
-             smaller gain would not have been seen."
+            "Cannot tell whether a change from {current} pays: at {at} a gain under {gain} would not \
+             have been seen, and no alternative gains more."
         ),
         false => format!(
             "No, a change from {current} does not pay: at {at} no alternative is better, and a gain \
@@ -257,7 +260,7 @@ fn memory(summary: &Summary, name: &str, current: &str, concurrency: usize) -> O
     let [own, other] =
         [name, current].map(|name| Some(summary.medians(name, concurrency)?.memory_bytes));
     Some(format!(
-        "At {} its memory is {}, and that of {current} {}.",
+        "At {} the memory of {name} is {}, and that of {current} {}.",
         summary.at(concurrency),
         bytes(own?),
         bytes(other?)
