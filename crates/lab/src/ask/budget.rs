@@ -159,7 +159,13 @@ impl Cost {
         }
         let told = |repeats, window, warm_up| {
             let plural = if repeats == 1 { "" } else { "s" };
-            format!("{repeats} repeat{plural} of {window} s after {warm_up} s of warm-up")
+            match window > 0.0 {
+                true => {
+                    format!("{repeats} repeat{plural} of {window} s after {warm_up} s of warm-up")
+                }
+                // A load command decides how long it runs.
+                false => format!("{repeats} repeat{plural}"),
+            }
         };
         experiment.economies.push(format!(
             "to keep the budget of {:.0} s: {} in place of {}",

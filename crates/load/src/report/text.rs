@@ -35,11 +35,7 @@ impl Report {
             self.window_seconds
         );
         for (name, value) in self.lines() {
-            let mut name = name;
-            for line in folded(&value) {
-                let _ = writeln!(text, "  {name:<16}{line}");
-                name = "";
-            }
+            row(&mut text, name, &value);
         }
         text.push_str(&self.crowd_text());
         text.push('\n');
@@ -77,7 +73,7 @@ impl Report {
             if text.is_empty() {
                 text.push_str("\nbeside the measured connections\n\n");
             }
-            let _ = writeln!(text, "  {:<16}{fate}", kind.replace('-', " "));
+            row(&mut text, &kind.replace('-', " "), &fate.to_string());
         }
         text
     }
@@ -191,6 +187,13 @@ fn three_digits(value: f64) -> String {
         _ => 0,
     };
     format!("{value:.decimals$}")
+}
+
+/// Writes a figure beside its name.
+fn row(text: &mut String, name: &str, value: &str) {
+    for (place, line) in folded(value).into_iter().enumerate() {
+        let _ = writeln!(text, "  {:<16}{line}", if place == 0 { name } else { "" });
+    }
 }
 
 /// The lines of a figure, broken at spaces.
