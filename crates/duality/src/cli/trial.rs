@@ -438,7 +438,7 @@ mod tests {
             ("--candidates epoll", "give two at least"),
             ("--candidates epoll,epoll", "two have the same name"),
             ("--candidates epoll,pool --share uring=10%", "uring is no candidate"),
-            ("--candidates epoll,pool --share epoll=100%", "leave something"),
+            ("--candidates epoll,pool --share epoll=100%", "leave a share"),
             ("--candidates epoll,pool --share epoll=10%,pool=10%", "make the shares 100 %"),
             ("--candidates epoll,pool --share epoll=0%", "give a share such as"),
             ("--candidates epoll,=pool", "NAME=ARCHITECTURE"),
