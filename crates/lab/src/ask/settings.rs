@@ -283,6 +283,8 @@ settings! {
         "text", "pipelined", "How guestbook talks to Redis: pipelined or separate";
     "data" data: PathBuf, Servers, values::path,
         "file", "a new one", "The file that the servers of blocks read and write";
+    "upstream" upstream: Vec<String>, Servers, values::texts,
+        "list of texts", "a server of the lab's own", "The servers behind relay, each a HOST:PORT";
     "server-arguments" server_arguments: Vec<String>, Variants, values::texts,
         "list of texts", "none", "Flags of `duality serve` about architectures, and limits";
     "pattern" pattern: String, Load, values::text,

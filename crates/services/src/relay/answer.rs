@@ -1,7 +1,7 @@
 //! The reply of an upstream on its way to the client: which part has come, without I/O.
 
-use super::head::{Malformed, Reply, Request, read_reply};
 use super::flow::Flowed;
+use super::head::{Malformed, Reply, Request, read_reply};
 use super::limits::INTERIM_REPLIES;
 use crate::http::Persistence;
 

@@ -23,7 +23,10 @@ use super::answer::Answer;
 use super::exchange::{Asked, Back, Failure};
 use super::flow::{Flowed, Framed};
 use super::limits::{Limits, PIECE};
-use crate::http::{Persistence, Wire, status::{self, Status}};
+use crate::http::{
+    Persistence, Wire,
+    status::{self, Status},
+};
 
 /// How the time of both directions ended.
 pub(super) enum Ended {

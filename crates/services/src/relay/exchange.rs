@@ -7,6 +7,7 @@ use duality_runtime::task;
 use duality_runtime::time::timeout;
 use rustix::io::Errno;
 
+use super::Shared;
 use super::answer::Answer;
 use super::duplex::{Ended, duplex};
 use super::flow::{Flowed, Framed};
@@ -14,8 +15,10 @@ use super::head::{Malformed, Request};
 use super::limits::{PIECE, REPLY_HEAD};
 use super::pool::Pool;
 use super::upstream::Upstream;
-use super::Shared;
-use crate::http::{Persistence, Reply, Wire, status::{self, Status}};
+use crate::http::{
+    Persistence, Reply, Wire,
+    status::{self, Status},
+};
 
 /// A request whose head has been read.
 pub(super) struct Asked {
@@ -289,11 +292,12 @@ impl Shared {
         let connecting = TcpStream::connect(upstream.address);
         let connected = timeout(self.limits.connect_time, connecting).await;
         let limit = Some(self.limits.reply_time);
-        let ready = connected.unwrap_or_else(|elapsed| Err(elapsed.into())).and_then(|mut stream| {
-            stream.set_read_timeout(limit)?;
-            stream.set_write_timeout(limit)?;
-            Ok(stream)
-        });
+        let ready =
+            connected.unwrap_or_else(|elapsed| Err(elapsed.into())).and_then(|mut stream| {
+                stream.set_read_timeout(limit)?;
+                stream.set_write_timeout(limit)?;
+                Ok(stream)
+            });
         match ready {
             Ok(stream) => Some(stream),
             Err(error) => {
@@ -336,8 +340,7 @@ impl Back<'_> {
     ) -> Result<(), Failure> {
         let output = wire.output().gather();
         let bytes = self.input.unused();
-        let taken =
-            task::leaf(|| answer.take(bytes, &asked.request, persistence, output))?;
+        let taken = task::leaf(|| answer.take(bytes, &asked.request, persistence, output))?;
         self.input.consume(taken);
         if !answer.has_begun() && self.input.is_full() {
             return Err(Failure::Gone);

@@ -42,7 +42,8 @@ impl Framed {
         let before = output.len();
         let flowed = match self {
             Self::Length(left) => {
-                let taken = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                let taken =
+                    usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
                 *left -= taken as u64;
                 if *left == 0 { Flowed::Finished(taken) } else { Flowed::All }
             }

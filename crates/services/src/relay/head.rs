@@ -48,7 +48,10 @@ impl Ends {
         let client = stream.peer_addr().map(|address| address.ip().to_canonical().to_string());
         let here = stream.local_addr().map(|address| address.to_string());
         let unknown = || "unknown".to_owned();
-        Self { client: client.unwrap_or_else(|_| unknown()), here: here.unwrap_or_else(|_| unknown()) }
+        Self {
+            client: client.unwrap_or_else(|_| unknown()),
+            here: here.unwrap_or_else(|_| unknown()),
+        }
     }
 }
 
@@ -161,7 +164,9 @@ struct Named<'h, 'b> {
 impl<'h, 'b> Named<'h, 'b> {
     fn of(fields: &'h [Header<'b>]) -> Self {
         let is_usual = |option: &[u8]| {
-            ["close", "keep-alive"].iter().any(|usual| option.eq_ignore_ascii_case(usual.as_bytes()))
+            ["close", "keep-alive"]
+                .iter()
+                .any(|usual| option.eq_ignore_ascii_case(usual.as_bytes()))
         };
         let any = options(fields).any(|option| !is_usual(option));
         Self { fields, any }
@@ -237,16 +242,15 @@ pub(super) fn read_reply(
         return Err(Malformed);
     }
     let fields: &[Header<'_>] = raw.headers;
-    let is_option = |known: &str| {
-        options(fields).any(|option| option.eq_ignore_ascii_case(known.as_bytes()))
-    };
+    let is_option =
+        |known: &str| options(fields).any(|option| option.eq_ignore_ascii_case(known.as_bytes()));
     let body = framing(fields, code, minor_version, request.is_head)?;
     let upstream_stays = match minor_version {
         0 => is_option("keep-alive"),
         _ => !is_option("close"),
     };
-    let ends_here = matches!(body, Framed::UntilEnd)
-        || (request.is_old && matches!(body, Framed::Chunks(_)));
+    let ends_here =
+        matches!(body, Framed::UntilEnd) || (request.is_old && matches!(body, Framed::Chunks(_)));
     let persistence = if ends_here { Persistence::Close } else { persistence };
     let reply = Reply {
         length,
