@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use duality_architectures::{Needs, find};
-use duality_conformance::{eventually, for_every_architecture, runs_here};
-use duality_services::Entry;
+use duality_conformance::{ServerProcess, eventually, for_every_architecture, runs_here};
+use duality_services::{Entry, Setting};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -37,6 +37,12 @@ fn is_served(entry: &Entry, architecture: &[&str]) {
     if entry.keeps {
         command.arg(format!("--store=sqlite:{}", directory.path().join("store").display()));
     }
+    // A relay passes requests on to a server of the same program.
+    let behind = entry.has(Setting::Upstream).then(|| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+        ServerProcess::start(command.args(["serve", "http", "--listen=127.0.0.1:0"]))
+    });
+    command.args(behind.iter().map(|server| format!("--upstream={}", server.address())));
     let mut server = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -27,6 +27,7 @@ pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
         data: settings.data.clone(),
         data_size: settings.data_size,
         read_size: settings.read_size,
+        upstreams: settings.upstream.clone().unwrap_or_default(),
         store: None,
         durable: false,
     })
@@ -88,5 +89,7 @@ pub(crate) fn to_arguments(setup: &Setup) -> Vec<String> {
     let sizes = sizes
         .into_iter()
         .filter_map(|(setting, size)| Some(format!("--{}={}", setting.name(), size?)));
-    paths.chain(calls).chain(sizes).collect()
+    let upstreams = setup.upstreams.iter();
+    let upstreams = upstreams.map(|name| format!("--{}={name}", Setting::Upstream.name()));
+    paths.chain(calls).chain(sizes).chain(upstreams).collect()
 }

@@ -36,6 +36,7 @@ mod line;
 mod per_loop;
 pub mod phone;
 pub mod quote;
+pub mod relay;
 mod setup;
 pub mod store;
 pub mod time;
@@ -126,6 +127,7 @@ pub const ALL: &[Entry] = &[
     time::ENTRY,
     http::ENTRY,
     guestbook::ENTRY,
+    relay::ENTRY,
     quote::ENTRY,
     phone::ENTRY,
     game::ENTRY,

@@ -30,6 +30,8 @@ pub struct Setup {
     pub store: Option<Location>,
     /// Whether an acknowledged write must survive a loss of power, not only the end of the process.
     pub durable: bool,
+    /// The servers behind the relay, each a `HOST:PORT`.
+    pub upstreams: Vec<String>,
 }
 
 /// A setting that the operator can choose.
@@ -51,11 +53,13 @@ pub enum Setting {
     DataSize,
     /// [`Setup::read_size`].
     ReadSize,
+    /// [`Setup::upstreams`].
+    Upstream,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Root,
         Self::Templates,
         Self::RedisCalls,
@@ -64,6 +68,7 @@ impl Setting {
         Self::Data,
         Self::DataSize,
         Self::ReadSize,
+        Self::Upstream,
     ];
 
     /// The name in flags and plans.
@@ -78,6 +83,7 @@ impl Setting {
             Self::Data => "data",
             Self::DataSize => "data-size",
             Self::ReadSize => "read-size",
+            Self::Upstream => "upstream",
         }
     }
 
@@ -90,6 +96,7 @@ impl Setting {
             Self::RedisCalls => "does not choose its calls",
             Self::Store | Self::Durable => "keeps nothing",
             Self::Data | Self::DataSize | Self::ReadSize => "has no data file",
+            Self::Upstream => "relays nothing",
         }
     }
 }
@@ -107,6 +114,7 @@ impl Setup {
             Setting::Data => self.data.is_some(),
             Setting::DataSize => self.data_size.is_some(),
             Setting::ReadSize => self.read_size.is_some(),
+            Setting::Upstream => !self.upstreams.is_empty(),
         }
     }
 

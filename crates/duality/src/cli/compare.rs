@@ -106,8 +106,8 @@ pub(super) struct Arguments {
     architectures: Option<Vec<String>>,
     /// Peers: servers that are not ours, measured beside the architectures
     ///
-    /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event. `cargo xtask
-    /// peers` builds st, pth and pthreads. A plan can define others.
+    /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event; of relay, nginx and
+    /// haproxy. `cargo xtask peers` builds st, pth and pthreads. A plan can define others.
     #[arg(long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     peers: Option<Vec<String>>,
     /// Subject of which the figures in --tables are also multiples: an architecture or a peer

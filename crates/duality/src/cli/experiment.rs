@@ -13,7 +13,7 @@ use duality_lab::measure::store::Store;
 use duality_lab::record::{Carrier, Design, Foreign, Part, Peer, World};
 use duality_poller::Kind;
 use duality_services::store::Location;
-use duality_services::{Setting, Setup, http};
+use duality_services::{Setting, Setup, http, relay};
 
 use super::{Tuning, tls};
 use crate::catalogue::{Catalogue, Listed};
@@ -114,6 +114,7 @@ impl Program {
             persistent: listed.persistent,
             concurrent_connections: listed.needs.concurrent_connections,
             store: listed.store,
+            relays: name == relay::ENTRY.name,
             exchange: catalogue.exchange(),
             page: catalogue.page(),
             demo_files: http::demo_files(),

@@ -69,6 +69,9 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     if let Some(store) = &design.store {
         line("store", store.clone());
     }
+    if let Some(upstream) = &experiment.upstream {
+        line("upstream", upstream.describe(&design.client_cpus));
+    }
     // Group by reason, because a subject mostly has one reason at all numbers of connections.
     let mut unavailable: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for ((subject, connections), why) in &experiment.unavailable {

@@ -35,12 +35,19 @@ pub(crate) struct SetupFlags {
     /// Bytes that `blocks` reads for each request [default: 80KB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::SERVICE)]
     read_size: Option<u64>,
+    /// A server behind `relay`; repeat the flag for more, which take turns
+    ///
+    /// A name is looked up once, when the relay starts. A comparison without this flag has a server
+    /// of its own: http on epoll, on the load generator's processors (docs/relay.md).
+    #[arg(long, value_name = "HOST:PORT", help_heading = heading::SERVICE)]
+    upstream: Vec<String>,
 }
 
 impl SetupFlags {
     /// The setup that the flags give, without the store.
     pub(super) fn setup(&self) -> Setup {
-        let Self { root, templates, redis_calls, data, data_size, read_size } = self.clone();
+        let Self { root, templates, redis_calls, data, data_size, read_size, upstream } =
+            self.clone();
         Setup {
             root,
             templates,
@@ -48,6 +55,7 @@ impl SetupFlags {
             data,
             data_size,
             read_size,
+            upstreams: upstream,
             store: None,
             durable: false,
         }
@@ -61,6 +69,7 @@ impl SetupFlags {
         settings.data.clone_from(&self.data);
         settings.data_size = self.data_size;
         settings.read_size = self.read_size;
+        settings.upstream = (!self.upstream.is_empty()).then(|| self.upstream.clone());
     }
 }
 

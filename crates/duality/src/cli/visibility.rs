@@ -25,7 +25,7 @@ pub(super) struct Visibility {
     /// port of 127.0.0.1. Port 0 takes a free port, which the server prints on standard error.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
-    /// Append a line of JSON to FILE for each request that http or guestbook has answered
+    /// Append a line of JSON to FILE for each request that http, guestbook or relay has answered
     ///
     /// SIGHUP opens the file again, so that it can be renamed. Lines are dropped, and counted,
     /// where the disk is too slow for them.

@@ -24,9 +24,10 @@ use crate::measure::behaviour::Behaviour;
 use crate::measure::experiment::{Experiment, Site};
 use crate::measure::hosts::launcher::Launcher;
 use crate::measure::machine;
-use crate::measure::peers::{READY_MADE, ReadyMade};
+use crate::measure::peers::ReadyMade;
 use crate::measure::recording::Replay;
 use crate::measure::store::Store;
+use crate::measure::upstream::Upstream;
 use crate::model::UnitCosts;
 use crate::record::{Carrier, Constraints, Design, Peer, Topology, Variant};
 
@@ -65,6 +66,8 @@ pub struct ServiceFacts {
     pub concurrent_connections: bool,
     /// Whether the service keeps data in a store.
     pub store: bool,
+    /// Whether the service passes requests on to servers behind it.
+    pub relays: bool,
     /// The request to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
     /// The page to ask for, of a service of the user's own that speaks HTTP.
@@ -125,6 +128,7 @@ pub fn experiment(
     if let Some(topology) = &topology {
         hosts::check_store(topology, store.as_ref())?;
     }
+    let upstream = upstream(settings, service, topology.is_some())?;
     let design = design(settings, service, &chosen, &behaviour, topology)?;
     let store_name = store.as_ref().map(Store::to_string);
     let mut experiment = Experiment {
@@ -141,6 +145,7 @@ pub fn experiment(
             .chain(settings.launcher.as_deref().and_then(Launcher::caution))
             .collect(),
         store,
+        upstream,
         listen: Ipv4Addr::LOCALHOST.into(),
         origin: None,
         program: this_program()?,
@@ -287,6 +292,23 @@ fn architectures(settings: &Settings, program: &dyn Program) -> Result<Vec<Subje
     subjects.map_err(|problem| Misfit::new("architectures", problem))
 }
 
+/// What relays pass requests on to. The lab's own server is on this machine.
+fn upstream(
+    settings: &Settings,
+    service: &ServiceFacts,
+    has_hosts: bool,
+) -> Result<Option<Upstream>, Misfit> {
+    match &settings.upstream {
+        Some(names) => Ok(Some(Upstream::At(names.clone()))),
+        None if !service.relays => Ok(None),
+        None if has_hosts => {
+            let problem = "on hosts, name the servers behind the relay, each a HOST:PORT";
+            Err(Misfit::new("upstream", problem))
+        }
+        None => Ok(Some(Upstream::Own)),
+    }
+}
+
 /// The pages that peers serve.
 fn site(service: &ServiceFacts, settings: &Settings, replay: Option<&Replay>) -> Site {
     match replay.and_then(Replay::root).or_else(|| settings.root.clone()) {
@@ -337,6 +359,7 @@ fn peers(
     program: &dyn Program,
 ) -> Result<Vec<Peer>, Misfit> {
     let architectures = program.architectures();
+    let service = &program.service().name;
     let named = |name: &String| {
         let taken = subjects.iter().any(|subject| subject.name == *name);
         if taken || architectures.contains(&name.as_str()) {
@@ -344,8 +367,10 @@ fn peers(
             return Err(Misfit::new("peers", problem));
         }
         let peer = defined.iter().find(|peer| peer.name == *name).cloned();
-        peer.or_else(|| Some(ReadyMade::named(name)?.peer(settings.tls == Some(true)))).ok_or_else(|| {
-            let names: Vec<&str> = READY_MADE.iter().map(|ready| ready.name).collect();
+        let ready = || Some(ReadyMade::serving(service, name)?.peer(settings.tls == Some(true)));
+        peer.or_else(ready).ok_or_else(|| {
+            let names: Vec<&str> =
+                ReadyMade::of_service(service).iter().map(|ready| ready.name).collect();
             let names = names.join(", ");
             let problem = format!(
                 "there is no peer `{name}`: choose one of {names}, or define it in a plan, by [[peer]]"
@@ -362,7 +387,7 @@ fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize)
     let asks_demo_page = is_demo && matches!(design.path.as_str(), "/" | "/index.html");
     let mut unavailable = BTreeMap::new();
     for peer in &design.peers {
-        let ready = ReadyMade::named(&peer.name);
+        let ready = ReadyMade::serving(&design.service, &peer.name);
         let misfit = ready.and_then(|ready| ready.misfit(&design.service, asks_demo_page));
         let misfit = misfit.or_else(|| secure::misfit(design, peer));
         // On other hosts, the peer may be installed.
@@ -518,6 +543,7 @@ mod tests {
             persistent: true,
             concurrent_connections: false,
             store: false,
+            relays: false,
             exchange: None,
             page: None,
             demo_files: vec![],

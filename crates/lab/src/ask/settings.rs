@@ -286,6 +286,8 @@ settings! {
     "tls" tls: bool, Servers, values::any,
         "true or false", "false", "Whether servers and clients of http speak TLS (docs/tls.md)"
         => |tls, experiment| experiment.design.tls = *tls;
+    "upstream" upstream: Vec<String>, Servers, values::texts,
+        "list of texts", "a server of the lab's own", "The servers behind relay, each a HOST:PORT";
     "server-arguments" server_arguments: Vec<String>, Variants, values::texts,
         "list of texts", "none", "Flags of `duality serve` about architectures, and limits";
     "pattern" pattern: String, Load, values::text,

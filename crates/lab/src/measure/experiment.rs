@@ -12,6 +12,7 @@ use super::behaviour::Behaviour;
 use super::certificate::Certificate;
 use super::recording::Replay;
 use super::store::Store;
+use super::upstream::Upstream;
 use crate::record::{CellKey, Constraints, Design, Origin, Role, UnitCosts, World};
 
 /// An experiment that can be run. The agents on hosts get the parts that servers and loads are made
@@ -46,6 +47,9 @@ pub struct Experiment {
     pub certificate: Option<Certificate>,
     /// The servers' store.
     pub store: Option<Store>,
+    /// What relays pass requests on to. `None` for a service that is no relay.
+    #[serde(default)]
+    pub upstream: Option<Upstream>,
     /// The addresses on which servers listen: loopback, or all addresses of a host.
     #[serde(skip, default = "loopback")]
     pub listen: IpAddr,
@@ -77,10 +81,12 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Whether a store of its own shares the only processor of the load generator.
+    /// Whether a store of its own, or a server behind relays, shares the only processor of the load
+    /// generator.
     pub(crate) fn store_is_beside_load(&self) -> bool {
         let one_host = self.design.topology.is_none();
-        one_host && self.store == Some(Store::Redis) && self.design.client_cpus.len() == 1
+        let is_beside = self.store == Some(Store::Redis) || self.upstream == Some(Upstream::Own);
+        one_host && is_beside && self.design.client_cpus.len() == 1
     }
 
     /// The number of cells of the experiment.
@@ -293,6 +299,7 @@ pub(crate) mod tests {
             replay: None,
             certificate: None,
             store: None,
+            upstream: None,
             listen: loopback(),
             origin: None,
             program: PathBuf::new(),

@@ -34,6 +34,7 @@ mod spawn;
 mod stage;
 pub mod store;
 mod together;
+pub mod upstream;
 mod window;
 
 use std::path::Path;
@@ -142,6 +143,9 @@ fn begin(experiment: &Experiment, stage: &Stage) -> Heading {
             .as_ref()
             .map(|store| ("store".to_owned(), store.describe(&experiment.design.client_cpus))),
     );
+    machine.settings.extend(experiment.upstream.as_ref().map(|upstream| {
+        ("upstream".to_owned(), upstream.describe(&experiment.design.client_cpus))
+    }));
     machine.settings.extend(experiment.design.peers.iter().filter_map(|peer| {
         Some((format!("peer {}", peer.name), ReadyMade::named(&peer.name)?.version()?))
     }));

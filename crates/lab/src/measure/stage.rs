@@ -11,13 +11,15 @@ use super::no_server::NoServer;
 use super::noise::NoiseMeter;
 use super::server::{self, Server};
 use super::store::OpenStore;
+use super::upstream::{self, OwnUpstream};
 use crate::record::{CellKey, Machine};
 
 /// The place of an experiment's measurement.
 pub struct Stage(Place);
 
 enum Place {
-    Here,
+    /// With the lab's own server behind relays, if the experiment has one.
+    Here(Option<OwnUpstream>),
     Hosts(Arc<Hosts>),
 }
 
@@ -29,7 +31,7 @@ impl Stage {
     /// The error names the host that could not be reached, with the reason, in one line.
     pub fn set(experiment: &Experiment) -> Result<Self, String> {
         Ok(Self(match &experiment.design.topology {
-            None => Place::Here,
+            None => Place::Here(OwnUpstream::start(experiment)?),
             Some(topology) => Place::Hosts(Arc::new(Hosts::connect(experiment, topology)?)),
         }))
     }
@@ -37,7 +39,7 @@ impl Stage {
     /// The descriptions of the hosts, by name. Empty if there is only this machine.
     pub(super) fn machines(&self) -> BTreeMap<String, Machine> {
         match &self.0 {
-            Place::Here => BTreeMap::new(),
+            Place::Here(_) => BTreeMap::new(),
             Place::Hosts(hosts) => hosts.machines(),
         }
     }
@@ -45,7 +47,7 @@ impl Stage {
     /// Makes the store of a cell.
     pub(super) fn store(&self, experiment: &Experiment) -> Result<Option<OpenStore>, NoServer> {
         match &self.0 {
-            Place::Here => {
+            Place::Here(_) => {
                 let cpus = &experiment.design.client_cpus;
                 experiment.store.as_ref().map(|store| store.open(cpus)).transpose()
             }
@@ -61,7 +63,10 @@ impl Stage {
         store: Option<&OpenStore>,
     ) -> Result<Box<dyn Server>, NoServer> {
         match &self.0 {
-            Place::Here => server::start(experiment, key, store),
+            Place::Here(own) => {
+                let upstreams = upstream::addresses(experiment, own.as_ref())?;
+                server::start(experiment, key, store, &upstreams)
+            }
             Place::Hosts(hosts) => hosts.server(key, store),
         }
     }
@@ -72,7 +77,7 @@ impl Stage {
         experiment: &'a Experiment,
     ) -> Result<Box<dyn Driver + 'a>, NoServer> {
         Ok(match &self.0 {
-            Place::Here => Box::new(InProcess::new(experiment)),
+            Place::Here(_) => Box::new(InProcess::new(experiment)),
             Place::Hosts(hosts) => Box::new(hosts.loads()?),
         })
     }
@@ -81,7 +86,7 @@ impl Stage {
     pub(super) fn meter(&self, experiment: &Experiment) -> Box<dyn Meter> {
         let design = &experiment.design;
         match &self.0 {
-            Place::Here => Box::new(NoiseMeter::new(&design.server_cpus, &design.client_cpus)),
+            Place::Here(_) => Box::new(NoiseMeter::new(&design.server_cpus, &design.client_cpus)),
             Place::Hosts(hosts) => Box::new(HostsMeter(Arc::clone(hosts))),
         }
     }

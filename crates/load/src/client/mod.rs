@@ -16,6 +16,7 @@ pub(crate) mod guestbook;
 pub(crate) mod http;
 pub(crate) mod phone;
 pub(crate) mod quote;
+pub(crate) mod relay;
 pub(crate) mod time;
 
 use std::fmt;
@@ -37,6 +38,7 @@ pub(crate) static ALL: &[&Entry] = &[
     &chat::ENTRY,
     &phone::ENTRY,
     &guestbook::ENTRY,
+    &relay::ENTRY,
     &blocks::ENTRY,
 ];
 

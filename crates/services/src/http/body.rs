@@ -86,7 +86,7 @@ impl Body {
 
 /// A reader of the chunked coding.
 #[derive(Debug)]
-struct Chunks {
+pub(crate) struct Chunks {
     part: Part,
     /// The bytes of the unfinished line so far.
     line: Vec<u8>,
@@ -108,12 +108,13 @@ enum Part {
 const LINE: usize = 1 << 10;
 
 impl Chunks {
-    fn new(limit: u64) -> Self {
+    /// A reader of at most `limit` bytes, framing included.
+    pub(crate) fn new(limit: u64) -> Self {
         Chunks { part: Part::Size, line: Vec::new(), allowance: limit }
     }
 
     /// Goes through the next bytes, and passes content to `keep` until `keep` refuses it.
-    fn take(&mut self, bytes: &[u8], mut keep: impl FnMut(&[u8]) -> bool) -> Progress {
+    pub(crate) fn take(&mut self, bytes: &[u8], mut keep: impl FnMut(&[u8]) -> bool) -> Progress {
         let mut rest = bytes;
         while !rest.is_empty() {
             let length = match self.part {

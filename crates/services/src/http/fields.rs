@@ -61,10 +61,10 @@ pub(super) struct Fields<'b> {
 }
 
 /// The combined meaning of the header fields.
-pub(super) struct Finished<'b> {
-    pub(super) persistence: Persistence,
-    pub(super) body: Framing,
-    pub(super) expects_continue: bool,
+pub(crate) struct Finished<'b> {
+    pub(crate) persistence: Persistence,
+    pub(crate) body: Framing,
+    pub(crate) expects_continue: bool,
     pub(super) conditions: Conditions<'b>,
 }
 
@@ -172,8 +172,8 @@ impl<'b> Fields<'b> {
 }
 
 /// The codings of `Transfer-Encoding`: one list, even if several fields hold it.
-#[derive(Clone, Copy, Debug, Default)]
-enum Codings {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Codings {
     #[default]
     None,
     /// `chunked` alone.
@@ -188,7 +188,7 @@ enum Codings {
 
 impl Codings {
     /// Adds a field's value to the list.
-    fn take(&mut self, value: &[u8]) {
+    pub(crate) fn take(&mut self, value: &[u8]) {
         for coding in value.split(|&byte| byte == b',') {
             let coding = coding.trim_ascii();
             *self = match *self {
@@ -218,6 +218,6 @@ impl Codings {
 /// The length in a field. The standard allows zeros before the number, but clients do not write
 /// them. Some implementations call `strtol(3)` with base 0, which reads `010` as 8. Behind such a
 /// proxy, the last two bytes of a body would begin the next request.
-fn content_length(value: &[u8]) -> Option<u64> {
+pub(crate) fn content_length(value: &[u8]) -> Option<u64> {
     if matches!(value, [b'0', _, ..]) { None } else { number(value) }
 }

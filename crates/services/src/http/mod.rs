@@ -54,13 +54,17 @@ use duality_runtime::{
     task,
 };
 
+pub(crate) use body::{Chunks, Progress};
 pub use demo::demo_files;
+pub(crate) use fields::{Codings, Framing, Persistence, content_length};
 pub use limits::{Config, HEADER_FIELDS, Limits};
 pub use pages::{Answer, Asked, Offer, Pages};
 pub use reply::Reply;
+pub(crate) use request::{Raw, Unread, has_bare_line_feed, is_head, read, too_long};
+pub(crate) use target::split_absolute;
+pub(crate) use wire::{Deadline, Filled, Wire};
 
 use crate::{Entry, Setting, Setup, SetupError, clock};
-use fields::{Framing, Persistence};
 use limits::REFUSAL_ROOM;
 use memo::Memo;
 use parts::BodyPlan;
@@ -69,7 +73,7 @@ use receive::{Taken, take_body};
 use request::{Method, Parsed, Request};
 use site::{Looked, Site};
 use status::Status;
-use wire::{Again, Deadline, Filled, Wire};
+use wire::Again;
 
 /// The http service, as the registry lists it.
 pub const ENTRY: Entry = Entry {

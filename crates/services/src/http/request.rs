@@ -103,29 +103,11 @@ fn parse_many_fields(bytes: &[u8]) -> Option<Parsed<'_>> {
 /// Parses with room for so many header fields. `None` if there are more.
 #[inline]
 fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Option<Parsed<'b>> {
-    let mut raw = httparse::Request::new(&mut []);
-    let head_length = match raw.parse_with_uninit_headers(bytes, room) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Some(Parsed::Partial),
-        Err(httparse::Error::TooManyHeaders) => return None,
-        Err(httparse::Error::Version) => {
-            return Some(bad_version(bytes).map_or(Parsed::Partial, Parsed::Bad));
-        }
-        Err(_) => return Some(Parsed::Bad(&status::BAD_REQUEST)),
-    };
-    let (Some(method), Some(target), Some(minor_version)) = (raw.method, raw.path, raw.version)
-    else {
-        return Some(Parsed::Bad(&status::BAD_REQUEST));
-    };
-    // RFC 9112, section 2.2, lets a server accept LF alone as a line's end. Servers that do and
-    // servers that do not would then read different fields or requests.
-    if !target.is_ascii() || has_bare_line_feed(&bytes[..head_length]) {
-        return Some(Parsed::Bad(&status::BAD_REQUEST));
-    }
-    let fields = Fields::read(raw.headers).and_then(|fields| fields.finish(minor_version, target));
-    Some(match fields {
-        Err(status) => Parsed::Bad(status),
-        Ok(Finished { persistence, body, expects_continue, conditions }) => {
+    Some(match read_within(bytes, room)? {
+        Err(Unread::Partial) => Parsed::Partial,
+        Err(Unread::Bad(status)) => Parsed::Bad(status),
+        Ok(Raw { method, target, finished, head, .. }) => {
+            let Finished { persistence, body, expects_continue, conditions } = finished;
             Parsed::Complete(Request {
                 method: method_of(method),
                 target,
@@ -133,10 +115,88 @@ fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Op
                 body,
                 expects_continue,
                 conditions,
-                head: &bytes[..head_length],
+                head,
             })
         }
     })
+}
+
+/// Why there is no head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// The head is not whole.
+    Partial,
+    /// The head is bad, and answered by this status.
+    Bad(&'static Status),
+}
+
+/// A request's head with all of its fields, for services that pass the fields on.
+pub(crate) struct Raw<'h, 'b> {
+    pub(crate) method: &'b str,
+    pub(crate) target: &'b str,
+    /// The 0 or 1 of HTTP/1.0 and HTTP/1.1.
+    pub(crate) minor_version: u8,
+    pub(crate) fields: &'h [Header<'b>],
+    /// The fields' meaning.
+    pub(crate) finished: Finished<'b>,
+    /// The head as it came.
+    pub(crate) head: &'b [u8],
+}
+
+/// Parses the head at the start of `bytes`, and passes it to `take`. As strict as [`parse`].
+///
+/// # Errors
+///
+/// The head is not whole, or bad, or `take` refuses it.
+#[inline(never)] // Frees the stack of the header fields after parsing.
+pub(crate) fn read<'b, T>(
+    bytes: &'b [u8],
+    take: impl FnOnce(Raw<'_, 'b>) -> Result<T, &'static Status>,
+) -> Result<T, Unread> {
+    if bytes.is_empty() {
+        return Err(Unread::Partial);
+    }
+    let mut room = [const { MaybeUninit::uninit() }; HEADER_FIELDS];
+    let read = read_within(bytes, &mut room);
+    let raw = read.unwrap_or(Err(Unread::Bad(&status::FIELDS_TOO_LARGE)))?;
+    take(raw).map_err(Unread::Bad)
+}
+
+/// Reads a head with room for so many header fields. `None` if there are more.
+#[inline]
+fn read_within<'h, 'b>(
+    bytes: &'b [u8],
+    room: &'h mut [MaybeUninit<Header<'b>>],
+) -> Option<Result<Raw<'h, 'b>, Unread>> {
+    let mut raw = httparse::Request::new(&mut []);
+    let head_length = match raw.parse_with_uninit_headers(bytes, room) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Some(Err(Unread::Partial)),
+        Err(httparse::Error::TooManyHeaders) => return None,
+        Err(httparse::Error::Version) => {
+            return Some(Err(bad_version(bytes).map_or(Unread::Partial, Unread::Bad)));
+        }
+        Err(_) => return Some(Err(Unread::Bad(&status::BAD_REQUEST))),
+    };
+    let (Some(method), Some(target), Some(minor_version)) = (raw.method, raw.path, raw.version)
+    else {
+        return Some(Err(Unread::Bad(&status::BAD_REQUEST)));
+    };
+    // RFC 9112, section 2.2, lets a server accept LF alone as a line's end. Servers that do and
+    // servers that do not would then read different fields or requests.
+    if !target.is_ascii() || has_bare_line_feed(&bytes[..head_length]) {
+        return Some(Err(Unread::Bad(&status::BAD_REQUEST)));
+    }
+    let fields: &'h [Header<'b>] = raw.headers;
+    let finished = Fields::read(fields).and_then(|read| read.finish(minor_version, target));
+    Some(finished.map_err(Unread::Bad).map(|finished| Raw {
+        method,
+        target,
+        minor_version,
+        fields,
+        finished,
+        head: &bytes[..head_length],
+    }))
 }
 
 /// The value of a header field in a parsed `head`. `None` if there is no such field.
@@ -183,7 +243,7 @@ pub fn too_long(bytes: &[u8]) -> &'static Status {
 
 /// Whether a line ends without CR. The function does not stop early, so that the compiler can
 /// compare many bytes at once.
-fn has_bare_line_feed(head: &[u8]) -> bool {
+pub(crate) fn has_bare_line_feed(head: &[u8]) -> bool {
     let (after, before) = (&head[1..], &head[..head.len() - 1]);
     let bare = |(&byte, &earlier): (&u8, &u8)| (byte == b'\n') & (earlier != b'\r');
     head[0] == b'\n' || after.iter().zip(before).map(bare).fold(false, |any, bare| any | bare)

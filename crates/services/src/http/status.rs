@@ -97,9 +97,15 @@ pub const INTERNAL_SERVER_ERROR: Status =
 /// 501 Not Implemented.
 pub const NOT_IMPLEMENTED: Status =
     Status::new(501, "Not Implemented", "The server does not know this method or transfer coding.");
+/// 502 Bad Gateway.
+pub const BAD_GATEWAY: Status =
+    Status::new(502, "Bad Gateway", "The server behind this one cannot be reached, or failed.");
 /// 503 Service Unavailable.
 pub const SERVICE_UNAVAILABLE: Status =
     Status::new(503, "Service Unavailable", "The server cannot answer at the moment; try again.");
+/// 504 Gateway Timeout.
+pub const GATEWAY_TIMEOUT: Status =
+    Status::new(504, "Gateway Timeout", "The server behind this one took too long to answer.");
 /// 505 HTTP Version Not Supported.
 pub const VERSION_NOT_SUPPORTED: Status =
     Status::new(505, "HTTP Version Not Supported", "The server speaks HTTP/1.0 and HTTP/1.1.");

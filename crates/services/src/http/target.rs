@@ -150,7 +150,7 @@ fn without_origin(target: &str) -> Result<&str, &'static Status> {
 }
 
 /// The scheme, the authority, and all that follows.
-fn split_absolute(target: &str) -> Option<(&str, &str, &str)> {
+pub(crate) fn split_absolute(target: &str) -> Option<(&str, &str, &str)> {
     let (scheme, rest) = target.split_once("://")?;
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     Some((scheme, authority, path))

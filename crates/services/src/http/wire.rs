@@ -28,7 +28,7 @@ use super::{
 use crate::clock;
 
 /// A stream and the replies that wait to be sent on it.
-pub(super) struct Wire<'l> {
+pub(crate) struct Wire<'l> {
     stream: &'l mut TcpStream,
     output: Output,
     limits: &'l Limits,
@@ -43,7 +43,7 @@ pub(super) struct Wire<'l> {
 
 /// The result of a wait for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Filled {
+pub(crate) enum Filled {
     Some,
     /// The client has closed its side, or the server is about to stop.
     End,
@@ -62,7 +62,7 @@ pub(super) enum Again {
 }
 
 impl<'l> Wire<'l> {
-    pub(super) fn new(stream: &'l mut TcpStream, limits: &'l Limits) -> io::Result<Self> {
+    pub(crate) fn new(stream: &'l mut TcpStream, limits: &'l Limits) -> io::Result<Self> {
         stream.set_write_timeout(Some(limits.write_time))?;
         Ok(Wire {
             stream,
@@ -75,7 +75,7 @@ impl<'l> Wire<'l> {
     }
 
     /// Sends the gathered bytes, then waits up to `limit` for more to read.
-    pub(super) async fn fill(&mut self, input: &mut Input, limit: Duration) -> io::Result<Filled> {
+    pub(crate) async fn fill(&mut self, input: &mut Input, limit: Duration) -> io::Result<Filled> {
         self.flush().await?;
         self.stream.set_read_timeout(Some(limit))?;
         match self.stream.fill(input).await {
@@ -90,7 +90,7 @@ impl<'l> Wire<'l> {
     }
 
     /// If `has_come`, notes that the first bytes of a request have come.
-    pub(super) fn begin_request_if(&mut self, has_come: bool) {
+    pub(crate) fn begin_request_if(&mut self, has_come: bool) {
         if has_come {
             self.stream.begin_request();
         }
@@ -98,7 +98,7 @@ impl<'l> Wire<'l> {
 
     /// If `is_made`, notes that the oldest request has its reply. The request ends when the
     /// gathered bytes have been sent.
-    pub(super) fn answered_if(&mut self, is_made: bool) {
+    pub(crate) fn answered_if(&mut self, is_made: bool) {
         self.answered += u32::from(is_made);
         if self.output.gathered().is_empty() {
             self.end_requests();
@@ -111,7 +111,7 @@ impl<'l> Wire<'l> {
     }
 
     /// Sends the gathered bytes.
-    pub(super) async fn flush(&mut self) -> io::Result<()> {
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
         if self.output.gathered().is_empty() {
             return Ok(());
         }
@@ -124,7 +124,7 @@ impl<'l> Wire<'l> {
     ///
     /// The server has to linger if more bytes may be on their way, in either direction. If a byte
     /// arrives at a closed socket, the kernel sends a reset and drops undelivered bytes.
-    pub(super) async fn finish(&mut self) -> io::Result<bool> {
+    pub(crate) async fn finish(&mut self) -> io::Result<bool> {
         let length = self.output.gathered().len();
         if !self.is_quiet || length == 0 {
             return Ok(false);
@@ -132,6 +132,59 @@ impl<'l> Wire<'l> {
         let sent = self.stream.write_last(self.output.gathered()).await?;
         self.sent(sent).await?;
         Ok(sent == length)
+    }
+
+    /// The stream, for a caller that reads and writes at once. The caller has gathered nothing.
+    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+        self.is_quiet = false;
+        self.stream
+    }
+
+    /// The bytes that are gathered for the client.
+    pub(crate) fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    /// The stream, and the bytes that are gathered for the client.
+    pub(crate) fn parts(&mut self) -> (&mut TcpStream, &Output) {
+        (self.stream, &self.output)
+    }
+
+    /// Whether no bytes are gathered.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.output.gathered().is_empty()
+    }
+
+    /// Whether the access log wants descriptions of requests.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.stream.is_logged()
+    }
+
+    /// Notes that the oldest request has the reply of another server, with `content` bytes.
+    pub(crate) fn relayed(&mut self, head: &[u8], code: u16, content: u64) {
+        if code >= 500 && ![501, 505].contains(&code) {
+            self.stream.fail_request();
+        }
+        if self.stream.is_logged() {
+            let reply = format!("HTTP/1.1 {code}\r\n\r\n");
+            self.stream.describe_request(access::members(head, reply.as_bytes(), content));
+        }
+        self.answered_if(true);
+    }
+
+    /// Gathers a reply that was made here, to the request with this head.
+    pub(crate) fn gather_reply(
+        &mut self,
+        reply: &Reply,
+        head: &[u8],
+        persistence: Persistence,
+        is_head: bool,
+    ) {
+        self.note(reply.status);
+        let start = self.output.gathered().len();
+        reply.write(self.output.gather(), clock::seconds(), persistence, is_head);
+        self.describe(head, start, 0);
+        self.answered_if(true);
     }
 
     /// Sends the rest of the gathered bytes, after some were sent.
@@ -246,7 +299,7 @@ impl<'l> Wire<'l> {
 
     /// Answers a request that cannot be read to its end, and ends the connection. The answer is a
     /// page, or its head alone if `is_head`.
-    pub(super) async fn reject(
+    pub(crate) async fn reject(
         &mut self,
         status: &'static Status,
         is_head: bool,
@@ -257,13 +310,13 @@ impl<'l> Wire<'l> {
 
     /// Ends the connection with a reset. After a plain close, the kernel would try for minutes to
     /// send the rest.
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         // If this fails, the connection has ended already.
         let _ = self.stream.set_linger_reset();
     }
 
     /// Sends a last reply, as [`reject`](Self::reject) does, and ends the connection.
-    pub(super) async fn end_with(
+    pub(crate) async fn end_with(
         &mut self,
         reply: &Reply,
         is_head: bool,
@@ -284,7 +337,7 @@ impl<'l> Wire<'l> {
     /// If a socket with unread bytes is closed, the kernel sends a reset. The reset can destroy the
     /// reply before the client has read it. So only our side closes. Later bytes are read and
     /// dropped, for at most `limit` (RFC 9112, section 9.6).
-    pub(super) async fn linger(&mut self, input: &mut Input, limit: Duration) -> io::Result<()> {
+    pub(crate) async fn linger(&mut self, input: &mut Input, limit: Duration) -> io::Result<()> {
         task::stage("http: linger").await;
         self.flush().await?;
         if self.stream.shutdown(Shutdown::Write).await.is_err() {
@@ -352,18 +405,18 @@ fn patiently<F: Future<Output = io::Result<()>>>(
 
 /// A point in time that several waits share, fixed when the first of them begins.
 #[derive(Debug)]
-pub(super) struct Deadline {
+pub(crate) struct Deadline {
     limit: Duration,
     at: Option<Instant>,
 }
 
 impl Deadline {
-    pub(super) fn new(limit: Duration) -> Self {
+    pub(crate) fn new(limit: Duration) -> Self {
         Deadline { limit, at: None }
     }
 
     /// The time that is left. `None` when it is up.
-    pub(super) fn left(&mut self) -> Option<Duration> {
+    pub(crate) fn left(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let at = *self.at.get_or_insert(now + self.limit);
         at.checked_duration_since(now).filter(|left| !left.is_zero())

@@ -75,7 +75,7 @@ where
 }
 
 /// Serves connections on a free port for as long as the test process lives, in any world.
-fn serve_connections_in<S, F>(world: World, serve: S) -> SocketAddr
+pub(crate) fn serve_connections_in<S, F>(world: World, serve: S) -> SocketAddr
 where
     S: Fn(net::TcpStream) -> F + Send + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,

@@ -59,11 +59,12 @@ Examples:
 docs/load.md explains what each of these measures, docs/requests.md what an
 http load may ask.")]
 pub(super) struct Arguments {
-    /// What to ask: SERVICE://HOST:PORT, for http and guestbook with a /PATH
+    /// What to ask: SERVICE://HOST:PORT, for http, guestbook and relay with a /PATH
     ///
-    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks. A target
-    /// of http may be localhost:8080, :8080 or 8080, or http+unix:///PATH/TO.SOCK:/URL. A chat or a
-    /// game on several servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
+    /// The services are http, echo, time, quote, game, chat, phone, guestbook, relay and blocks. A
+    /// target of http may be localhost:8080, :8080 or 8080, or http+unix:///PATH/TO.SOCK:/URL. A
+    /// chat or a game on several servers is chat://HOST:PORT,HOST:PORT: the clients go to each in
+    /// turn.
     #[arg(required_unless_present_any = ["urls", "files"])]
     target: Option<String>,
     /// Connections that are open at once

@@ -24,6 +24,7 @@ use crate::measure::no_server::NoServer;
 use crate::measure::noise::NoiseMeter;
 use crate::measure::server::{self, Server};
 use crate::measure::store::{OpenStore, Reach, Store};
+use crate::measure::upstream;
 use crate::record::Role;
 
 /// Carries out orders from `orders` until they end, and writes the answers to `answers`.
@@ -152,7 +153,8 @@ impl Agent {
                     _ => None,
                 };
                 let begun = own.transpose().and_then(|store| {
-                    let server = server::start(&experiment, &key, store.as_ref())?;
+                    let upstreams = upstream::addresses(&experiment, None)?;
+                    let server = server::start(&experiment, &key, store.as_ref(), &upstreams)?;
                     Ok((server, store))
                 });
                 Ok(begun.map_or_else(absent, |begun| self.listens(number, begun)))

@@ -50,7 +50,7 @@ const BALANCERS: [Balancer; 2] = [
 /// The error says that the name is unknown, or that the balancer does not fit the service, and
 /// gives the remedy.
 pub(crate) fn balancer(name: &str, service: &str) -> Result<Peer, String> {
-    let is_http = matches!(service, "http" | "guestbook");
+    let is_http = matches!(service, "http" | "guestbook" | "relay");
     let known = BALANCERS.iter().find(|balancer| balancer.name == name);
     let balancer = known.ok_or_else(|| {
         let names = BALANCERS.each_ref().map(|balancer| balancer.name).join(", ");

@@ -15,6 +15,7 @@
 //! | `{connections}` | for how many connections it is to have room |
 //! | `{program}` | what its own build has made |
 //! | `{server}`, `{number}` | of a balancer: a server and its number, on a line for each server |
+//! | `{upstream}` | of a relay: the first server behind it |
 //! | `{plan}` | the folder of the plan that defines it, in its commands alone |
 
 mod balancers;
@@ -106,6 +107,9 @@ pub(crate) struct Places<'a> {
     pub(crate) program: &'a Path,
 }
 
+/// The place of the first server behind a relay.
+const UPSTREAM: &str = "{upstream}";
+
 impl Places<'_> {
     /// `text` with its placeholders filled in. Other text in braces is the peer's own.
     pub(crate) fn fill(&self, text: &str) -> String {
@@ -123,6 +127,7 @@ impl Places<'_> {
             ("{key}", file(Certificate::key)),
             (PROGRAM, self.program.display().to_string()),
             ("{directory}", directory),
+            (UPSTREAM, self.servers.first().map_or(UPSTREAM.into(), SocketAddr::to_string)),
         ];
         let text = self.for_each_server(text);
         values.iter().fold(text, |text, (name, value)| text.replace(name, value))
@@ -173,6 +178,7 @@ mod tests {
         assert_eq!(places.fill(text), filled);
         let servers = ["10.0.0.1:80".parse().unwrap(), "10.0.0.2:81".parse().unwrap()];
         let places = Places { servers: &servers, ..places };
+        assert_eq!(places.fill("--to {upstream}"), "--to 10.0.0.1:80");
         let text = "a {\n  s{number} {server};\n}";
         assert_eq!(places.fill(text), "a {\n  s1 10.0.0.1:80;\n  s2 10.0.0.2:81;\n}");
     }

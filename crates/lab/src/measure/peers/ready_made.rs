@@ -38,6 +38,8 @@ pub struct ReadyMade {
     pub name: &'static str,
     /// A description in a few words.
     pub about: &'static str,
+    /// The service that it gives.
+    service: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
     configuration: &'static str,
@@ -66,6 +68,7 @@ macro_rules! apache {
         ReadyMade {
             name: concat!("apache-", $model),
             about: concat!("Apache's httpd, ", $model, " model"),
+            service: "http",
             program: "apache2",
             arguments: &["-f", "{configuration}", "-D", "FOREGROUND"],
             configuration: concat!(
@@ -83,6 +86,7 @@ const fn toy(name: &'static str, about: &'static str, program: &'static str) -> 
     ReadyMade {
         name,
         about,
+        service: "http",
         program,
         arguments: &["--listen", "{host}:{port}"],
         configuration: "",
@@ -92,11 +96,38 @@ const fn toy(name: &'static str, about: &'static str, program: &'static str) -> 
     }
 }
 
-/// All ready-made peers.
+/// The ready-made peers of the relay.
+const RELAYS: &[ReadyMade] = &[
+    ReadyMade {
+        name: "nginx",
+        about: "nginx with one worker, as a relay",
+        service: "relay",
+        program: "nginx",
+        arguments: &["-p", "{directory}", "-e", "{directory}/error.log", "-c", "{configuration}"],
+        configuration: include_str!("relay-nginx.conf"),
+        secure: &[],
+        version: &["-v"],
+        remedy: "apt-get install nginx-light",
+    },
+    ReadyMade {
+        name: "haproxy",
+        about: "HAProxy with one thread",
+        service: "relay",
+        program: "haproxy",
+        arguments: &["-db", "-f", "{configuration}"],
+        configuration: include_str!("relay-haproxy.conf"),
+        secure: &[],
+        version: &["-v"],
+        remedy: "apt-get install haproxy",
+    },
+];
+
+/// All ready-made peers of http.
 pub const READY_MADE: &[ReadyMade] = &[
     ReadyMade {
         name: "nginx",
         about: "nginx with one worker",
+        service: "http",
         program: "nginx",
         arguments: &["-p", "{directory}", "-e", "{directory}/error.log", "-c", "{configuration}"],
         configuration: include_str!("nginx.conf"),
@@ -107,6 +138,7 @@ pub const READY_MADE: &[ReadyMade] = &[
     ReadyMade {
         name: "lighttpd",
         about: "lighttpd",
+        service: "http",
         program: "lighttpd",
         arguments: &["-D", "-f", "{configuration}"],
         configuration: include_str!("lighttpd.conf"),
@@ -125,7 +157,18 @@ pub const READY_MADE: &[ReadyMade] = &[
 impl ReadyMade {
     /// The ready-made peer with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
-        READY_MADE.iter().find(|ready| ready.name == name)
+        READY_MADE.iter().chain(RELAYS).find(|ready| ready.name == name)
+    }
+
+    /// The ready-made peers of `service`, or else of http.
+    pub fn of_service(service: &str) -> &'static [Self] {
+        if service == RELAYS[0].service { RELAYS } else { READY_MADE }
+    }
+
+    /// The ready-made peer with this name: of `service`, if there is one.
+    pub fn serving(service: &str, name: &str) -> Option<&'static Self> {
+        let of_service = Self::of_service(service).iter().find(|ready| ready.name == name);
+        of_service.or_else(|| Self::named(name))
     }
 
     /// The definition, with TLS or without.
@@ -162,8 +205,8 @@ impl ReadyMade {
     /// The reason why the peer cannot answer the requests of `service`'s clients, if there is one.
     /// `is_demo` tells whether these clients ask for the built-in page.
     pub fn misfit(&self, service: &str, is_demo: bool) -> Option<String> {
-        if service != "http" {
-            return Some(format!("serves http, and not {service}"));
+        if service != self.service {
+            return Some(format!("serves {}, and not {service}", self.service));
         }
         (self.is_toy() && !is_demo).then(|| "serves the built-in page, and no other".to_owned())
     }
@@ -191,10 +234,11 @@ mod tests {
 
     #[test]
     fn each_listens_where_it_is_told() {
-        for ready in READY_MADE {
+        for ready in READY_MADE.iter().chain(RELAYS) {
             let peer = ready.peer(false);
             assert!(peer.texts().any(|text| text.contains("{port}")), "{}", ready.name);
-            assert_eq!(ReadyMade::named(ready.name).unwrap().about, ready.about);
+            let found = ReadyMade::serving(ready.service, ready.name).unwrap();
+            assert_eq!(found.about, ready.about);
         }
     }
 

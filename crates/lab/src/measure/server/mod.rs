@@ -10,6 +10,7 @@ mod tree;
 
 use std::io;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -78,15 +79,22 @@ pub(crate) trait Server: Send {
     fn last_words(&mut self, error: &io::Error) -> String;
 }
 
-/// Starts the server of a cell on `store`, and waits until it listens.
+/// Starts `command`, a server of ours with `--control`, and waits until it listens.
+pub(crate) fn launch(command: Command) -> Result<Box<dyn Server>, NoServer> {
+    Ok(Box::new(ours::Process::launch(command)?))
+}
+
+/// Starts the server of a cell on `store`, and before `upstreams` if it is a relay. Waits until it
+/// listens.
 pub(crate) fn start(
     experiment: &Experiment,
     key: &CellKey,
     store: Option<&OpenStore>,
+    upstreams: &[SocketAddr],
 ) -> Result<Box<dyn Server>, NoServer> {
     Ok(match experiment.design.peers.iter().find(|peer| peer.name == key.subject) {
-        Some(peer) => Box::new(peer::Process::start(experiment, key, peer, &[])?),
-        None => Box::new(ours::Process::start(experiment, key, store)?),
+        Some(peer) => Box::new(peer::Process::start(experiment, key, peer, upstreams)?),
+        None => Box::new(ours::Process::start(experiment, key, store, upstreams)?),
     })
 }
 

@@ -20,6 +20,7 @@ use crate::measure::no_server::NoServer;
 use crate::measure::recording::Replay;
 use crate::measure::spawn::{last_line, log_file, read_log, read_on};
 use crate::measure::store::OpenStore;
+use crate::measure::upstream::Upstream;
 use crate::record::CellKey;
 use crate::record::QueueState;
 
@@ -72,6 +73,7 @@ impl Process {
         experiment: &Experiment,
         key: &CellKey,
         store: Option<&OpenStore>,
+        upstreams: &[SocketAddr],
     ) -> Result<Self, NoServer> {
         let design = &experiment.design;
         let mut command = Command::new(&experiment.program);
@@ -88,6 +90,10 @@ impl Process {
         }
         if let Some(store) = store {
             command.arg(format!("--store={}", store.url()));
+        }
+        // The arguments name other upstreams.
+        if experiment.upstream == Some(Upstream::Own) {
+            command.args(upstreams.iter().map(|address| format!("--upstream={address}")));
         }
         if !design.server_cpus.is_empty() {
             let cpus: Vec<String> = design.server_cpus.iter().map(usize::to_string).collect();

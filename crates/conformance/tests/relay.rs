@@ -1,0 +1,239 @@
+//! Compares what comes through a relay with what its upstream answers, under every architecture.
+//! `crates/services/tests/relay.rs` has the faults that need short limits.
+
+#[path = "../../services/tests/relay_upstream/mod.rs"]
+mod relay_upstream;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+
+use duality_conformance::{
+    PATIENCE, ServerProcess, for_every_architecture_of_straight_line_code, runs_here,
+};
+use relay_upstream::Upstream;
+
+macro_rules! relay {
+    ($name:ident $architecture:expr) => {
+        mod $name {
+            const ARCHITECTURE: &[&str] = &$architecture;
+            relay! { @ replies_are_those_of_the_upstream pipelined_replies_are_in_order
+                bodies_flow_both_ways_at_once an_early_reply_reaches_the_client
+                interim_replies_are_passed_on a_reply_that_breaks_off_is_cut
+                connections_to_the_upstream_are_used_again without_an_upstream_there_is_a_reply }
+        }
+    };
+    (@ $($body:ident)*) => {
+        $(#[test] fn $body() {
+            if super::runs_here(ARCHITECTURE) {
+                super::$body(ARCHITECTURE);
+            }
+        })*
+    };
+}
+
+for_every_architecture_of_straight_line_code!(relay);
+
+fn relay(architecture: &[&str], upstream: SocketAddr) -> ServerProcess {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+    command.args(["serve", "relay", "--listen=127.0.0.1:0", &format!("--upstream={upstream}")]);
+    ServerProcess::start(command.arg("--architecture").args(architecture))
+}
+
+/// Sends `request`, ends the sending side, and returns all bytes up to the end, or to a reset.
+fn ask(address: SocketAddr, request: &[u8]) -> (String, bool) {
+    let mut stream = connect(address);
+    stream.write_all(request).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let (reply, was_reset) = read_all(&mut stream);
+    (String::from_utf8_lossy(&reply).into_owned(), was_reset)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn read_all(stream: &mut TcpStream) -> (Vec<u8>, bool) {
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return (bytes, false),
+            Ok(length) => bytes.extend_from_slice(&buffer[..length]),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+                return (bytes, true);
+            }
+        }
+    }
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n")
+}
+
+fn replies_are_those_of_the_upstream(architecture: &[&str]) {
+    let upstream = Upstream::start();
+    let server = relay(architecture, upstream.address);
+    let post = "POST /plain HTTP/1.1\r\nHost: test\r\n";
+    let requests = [
+        get("/"),
+        get("/chunked"),
+        get("/not-modified"),
+        get("/no-content"),
+        get("/zeros/100000"),
+        "HEAD / HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(),
+        "HEAD /zeros/100000 HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(),
+        format!("{post}Content-Length: 5\r\n\r\n12345"),
+        format!("{post}Content-Length: 0\r\n\r\n"),
+        format!("{post}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n"),
+        format!("{post}Content-Length: 100000\r\n\r\n{}", "x".repeat(100_000)),
+    ];
+    for request in &requests {
+        let line = request.lines().next().unwrap();
+        let (direct, _) = ask(upstream.address, request.as_bytes());
+        let (relayed, was_reset) = ask(server.address(), request.as_bytes());
+        assert!(relayed == direct && !was_reset, "{line}: {relayed:.300} instead of {direct:.300}");
+    }
+    // A reply that ends with the connection says so.
+    let (relayed, _) = ask(server.address(), get("/until-end").as_bytes());
+    let expected = "HTTP/1.1 200 OK\r\nX-Kind: end\r\nConnection: close\r\n\r\nall that there is";
+    assert_eq!(relayed, expected);
+    let (relayed, _) = ask(server.address(), get("/old").as_bytes());
+    assert_eq!(relayed, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nold");
+}
+
+fn pipelined_replies_are_in_order(architecture: &[&str]) {
+    let upstream = Upstream::start();
+    let server = relay(architecture, upstream.address);
+    let requests: String = ["/", "/chunked", "/zeros/70000", "/no-content", "/not-modified"]
+        .map(get)
+        .concat()
+        .repeat(6);
+    let (direct, _) = ask(upstream.address, requests.as_bytes());
+    let (relayed, was_reset) = ask(server.address(), requests.as_bytes());
+    assert!(relayed == direct && !was_reset, "{} and {} bytes", relayed.len(), direct.len());
+}
+
+fn bodies_flow_both_ways_at_once(architecture: &[&str]) {
+    const LENGTH: usize = 8 << 20;
+    let upstream = Upstream::start();
+    let server = relay(architecture, upstream.address);
+    let content: Vec<u8> = (0..LENGTH).map(|number| (number / 7 % 251) as u8).collect();
+    for framing in [format!("Content-Length: {LENGTH}"), "Transfer-Encoding: chunked".to_owned()] {
+        let mut stream = connect(server.address());
+        write!(
+            stream,
+            "POST /echo HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{framing}\r\n\r\n"
+        )
+        .unwrap();
+        let is_chunked = framing.contains("chunked");
+        let mut writer = stream.try_clone().unwrap();
+        let sent = content.clone();
+        let sender = thread::spawn(move || {
+            for piece in sent.chunks(100_000) {
+                if is_chunked {
+                    write!(writer, "{:x}\r\n", piece.len()).unwrap();
+                }
+                writer.write_all(piece).unwrap();
+                if is_chunked {
+                    writer.write_all(b"\r\n").unwrap();
+                }
+            }
+            if is_chunked {
+                writer.write_all(b"0\r\n\r\n").unwrap();
+            }
+        });
+        let (reply, was_reset) = read_all(&mut stream);
+        sender.join().unwrap();
+        assert!(!was_reset, "{framing}: {} bytes", reply.len());
+        assert!(decoded(&reply) == content, "{framing}");
+    }
+}
+
+/// The content of a reply in chunks.
+fn decoded(reply: &[u8]) -> Vec<u8> {
+    let at = |bytes: &[u8], end: &[u8]| bytes.windows(end.len()).position(|part| part == end);
+    let mut rest = &reply[at(reply, b"\r\n\r\n").expect("a head") + 4..];
+    let mut content = Vec::new();
+    loop {
+        let end = at(rest, b"\r\n").expect("a size");
+        let size = std::str::from_utf8(&rest[..end]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            assert_eq!(rest, b"0\r\n\r\n");
+            return content;
+        }
+        content.extend_from_slice(&rest[end + 2..end + 2 + size]);
+        rest = &rest[end + 2 + size + 2..];
+    }
+}
+
+fn an_early_reply_reaches_the_client(architecture: &[&str]) {
+    let upstream = Upstream::start();
+    let server = relay(architecture, upstream.address);
+    let mut stream = connect(server.address());
+    stream
+        .write_all(b"POST /early HTTP/1.1\r\nHost: test\r\nContent-Length: 100000000\r\n\r\nabc")
+        .unwrap();
+    // The reply comes although the body does not.
+    let (reply, was_reset) = read_all(&mut stream);
+    let expected = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\
+                    Connection: close\r\n\r\nmuch";
+    assert_eq!(String::from_utf8_lossy(&reply), expected);
+    assert!(!was_reset);
+}
+
+fn interim_replies_are_passed_on(architecture: &[&str]) {
+    let upstream = Upstream::start();
+    let server = relay(architecture, upstream.address);
+    let (relayed, _) = ask(server.address(), get("/hints").as_bytes());
+    assert_eq!(relayed, ask(upstream.address, get("/hints").as_bytes()).0);
+    let (old, _) = ask(server.address(), b"GET /hints HTTP/1.0\r\n\r\n");
+    let expected = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhinted";
+    assert_eq!(old, expected);
+    // A client that waits for "100 Continue" gets it before it sends the body.
+    let mut stream = connect(server.address());
+    let head = "POST /continue HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\n\
+                Content-Length: 4\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut interim = [0; 25];
+    stream.read_exact(&mut interim).unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"body").unwrap();
+    let mut reply = [0; 42];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody");
+}
+
+fn a_reply_that_breaks_off_is_cut(architecture: &[&str]) {
+    let upstream = Upstream::start();
+    let server = relay(architecture, upstream.address);
+    for path in ["/dies", "/dies-in-chunks", "/breaks-chunks"] {
+        let (reply, was_reset) = ask(server.address(), get(path).as_bytes());
+        assert!(was_reset && !reply.contains("\r\n0\r\n"), "{path}: {reply:?}");
+    }
+    let (reply, _) = ask(server.address(), get("/closes").as_bytes());
+    assert!(reply.starts_with("HTTP/1.1 502 "), "{reply}");
+}
+
+fn connections_to_the_upstream_are_used_again(architecture: &[&str]) {
+    let upstream = Upstream::start();
+    let server = relay(architecture, upstream.address);
+    let requests = get("/").repeat(20);
+    let (replies, _) = ask(server.address(), requests.as_bytes());
+    assert_eq!(replies.matches("hello").count(), 20);
+    assert_eq!((upstream.connections(), upstream.requests()), (1, 20));
+}
+
+fn without_an_upstream_there_is_a_reply(architecture: &[&str]) {
+    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = relay(architecture, nowhere);
+    let (replies, _) = ask(server.address(), get("/").repeat(2).as_bytes());
+    assert_eq!(replies.matches("HTTP/1.1 502 Bad Gateway\r\n").count(), 2, "{replies}");
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.wait().0.success());
+}

@@ -1,0 +1,210 @@
+//! The relay: a reverse proxy for HTTP/1.1 and HTTP/1.0 (RFC 9110, RFC 9112), which passes requests
+//! on to the servers behind it, its *upstreams*.
+//!
+//! ```text
+//!   client ──> head ──> reach ──> upstream      the request: head, and body piece by piece
+//!     ^                   │ pool: idle connections, a turn for each upstream
+//!     └──── output <── answer <── upstream      the reply, piece by piece
+//! ```
+//!
+//! A request that has come as a whole takes single waits: write, read, write. While the body of a
+//! longer one is on its way, `duplex` waits for both directions at once, so an early reply
+//! reaches the client. A body never has more than a buffer in memory.
+//!
+//! The parser of requests is http's, with its refusals: a message whose end is in doubt is not
+//! relayed. [`Limits`] bounds what clients and upstreams decide.
+
+mod answer;
+mod duplex;
+mod exchange;
+mod flow;
+mod head;
+mod limits;
+mod pool;
+mod upstream;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use duality_runtime::block_on;
+use duality_runtime::handler::Handler;
+use duality_runtime::net::{Input, Output, TcpStream, lookup_host};
+use duality_runtime::task;
+
+pub use limits::{Config, Limits};
+
+use crate::http::{self, Deadline, Filled, Unread, Wire, parts, status};
+use crate::per_loop::PerLoop;
+use crate::{Entry, Setting, Setup, SetupError};
+use exchange::{Asked, Next};
+use head::Ends;
+use pool::Pool;
+use upstream::Upstream;
+
+/// The relay, as the registry lists it.
+pub const ENTRY: Entry = Entry {
+    name: "relay",
+    summary: "passes requests on to the servers behind it (a reverse proxy)",
+    protocol: "RFC 9110 and RFC 9112 (HTTP/1.0 and HTTP/1.1)",
+    open: |setup| Ok(Relay::set_up(setup)?.handler()),
+    settings: &[Setting::Upstream],
+    logs_requests: true,
+    descriptors: 2,
+    stack: 64 * 1024,
+    ..Entry::PLAIN
+};
+
+/// A relay, shared by all its connections; a clone is the same relay.
+#[derive(Clone)]
+pub struct Relay {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    upstreams: Vec<Upstream>,
+    limits: Limits,
+    pools: PerLoop<Pool>,
+}
+
+impl Relay {
+    /// A relay to the upstreams of `config`. Connects to none of them yet.
+    ///
+    /// # Errors
+    ///
+    /// `config` names no upstream.
+    pub fn new(config: Config) -> io::Result<Self> {
+        if config.upstreams.is_empty() {
+            let problem = "a relay needs a server behind it: give HOST:PORT";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        let upstreams = config.upstreams.into_iter().map(Upstream::new).collect();
+        let shared = Shared { upstreams, limits: config.limits, pools: PerLoop::default() };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The relay that `setup` describes. Looks the upstreams' names up, once.
+    fn set_up(setup: &Setup) -> Result<Self, SetupError> {
+        let mistake = |error| SetupError::Choice { flags: "--upstream", error };
+        let mut upstreams = Vec::with_capacity(setup.upstreams.len());
+        for name in &setup.upstreams {
+            upstreams.push(look_up(name).map_err(mistake)?);
+        }
+        Self::new(Config { upstreams, limits: Limits::default() }).map_err(mistake)
+    }
+
+    fn handler(&self) -> Handler {
+        let (relay, refusing) = (self.clone(), self.clone());
+        Handler::new(move |stream| relay.serve(stream)).refusing(move |stream| {
+            let relay = refusing.clone();
+            async move { relay.refuse(stream).await }
+        })
+    }
+
+    /// Relays the requests on one connection until either side ends it.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke, or the client took a reply too slowly. A bad request, and an upstream
+    /// that fails, get a reply, and are not errors here.
+    pub fn serve(
+        &self,
+        mut stream: TcpStream,
+    ) -> impl Future<Output = io::Result<()>> + Send + use<> {
+        let shared = self.shared.clone();
+        async move {
+            let mut wire = Wire::new(&mut stream, &shared.limits.client)?;
+            let served = shared.serve_requests(&mut wire).await;
+            if served.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                wire.reset();
+            }
+            served
+        }
+    }
+
+    /// Answers any request of a connection beyond the limit by 503.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub async fn refuse(&self, mut stream: TcpStream) -> io::Result<()> {
+        let limits = &self.shared.limits.client;
+        let mut wire = Wire::new(&mut stream, limits)?;
+        let limit = limits.linger_time.min(http::REFUSAL_TIME);
+        let mut input = Input::new(parts::REFUSAL_ROOM);
+        wire.end_with(&parts::refusal(), false, &mut input, limit).await
+    }
+}
+
+/// The first address of a `HOST:PORT`.
+fn look_up(name: &str) -> io::Result<SocketAddr> {
+    let problem = |reason: &dyn std::fmt::Display| {
+        let problem = format!("{name}: {reason}: give HOST:PORT, such as 127.0.0.1:9001");
+        io::Error::new(io::ErrorKind::InvalidInput, problem)
+    };
+    let addresses = block_on(lookup_host(name)).map_err(|error| problem(&error))?;
+    addresses.first().copied().ok_or_else(|| problem(&"the host has no address"))
+}
+
+impl Shared {
+    async fn serve_requests(&self, wire: &mut Wire<'_>) -> io::Result<()> {
+        let limits = &self.limits.client;
+        let pool = self.pools.here(|| Pool::new(self.limits.idle, self.limits.idle_time));
+        let mut input = Input::new(limits.head);
+        let mut ends = None;
+        let mut requests_left = limits.requests;
+        loop {
+            let mut deadline = Deadline::new(limits.head_time);
+            let mut forward = Output::new();
+            let request = loop {
+                task::stage("relay: request").await;
+                if !input.is_empty() {
+                    let ends = ends.get_or_insert_with(|| Ends::of(wire.stream()));
+                    // One call, on a stack that is in the processor's cache.
+                    match task::leaf(|| head::read_request(input.unused(), ends, forward.gather()))
+                    {
+                        Ok(request) => break request,
+                        Err(Unread::Bad(status)) => {
+                            let is_head = http::is_head(input.unused());
+                            return Box::pin(wire.reject(status, is_head, &mut input)).await;
+                        }
+                        Err(Unread::Partial) if input.is_full() => {
+                            let status = http::too_long(input.unused());
+                            return Box::pin(wire.reject(status, false, &mut input)).await;
+                        }
+                        Err(Unread::Partial) => forward.clear(),
+                    }
+                }
+                let is_idle = input.is_empty();
+                let left = if is_idle { Some(limits.idle_time) } else { deadline.left() };
+                let filled = match left {
+                    Some(left) => wire.fill(&mut input, left).await?,
+                    None => Filled::TimedOut,
+                };
+                match filled {
+                    Filled::Some => wire.begin_request_if(is_idle),
+                    Filled::TimedOut if !is_idle => {
+                        let status = &status::REQUEST_TIMEOUT;
+                        return Box::pin(wire.reject(status, false, &mut input)).await;
+                    }
+                    Filled::End | Filled::TimedOut => return wire.flush().await,
+                }
+            };
+            let head = if wire.is_logged() { input.unused().into() } else { Box::default() };
+            input.consume(request.length);
+            requests_left = requests_left.saturating_sub(1);
+            let asked = Asked { request, head, is_last: requests_left == 0 };
+            let next = self.exchange(&asked, forward, wire, &mut input, &pool).await?;
+            let is_over = match next {
+                Next::Request => continue,
+                Next::Over => true,
+                Next::End => wire.finish().await?,
+                Next::Linger => false,
+            };
+            if !is_over {
+                Box::pin(wire.linger(&mut input, limits.linger_time)).await?;
+            }
+            return Ok(());
+        }
+    }
+}

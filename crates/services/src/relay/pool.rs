@@ -1,0 +1,93 @@
+//! Idle connections to the upstreams. Each event loop has its own pool; tasks that are kernel
+//! threads share one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use duality_runtime::net::TcpStream;
+use duality_runtime::time::{Duration, Instant};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+/// A bounded number of idle connections, and the turn of the upstreams.
+#[derive(Debug)]
+pub(super) struct Pool {
+    inner: Mutex<Inner>,
+    limit: usize,
+    longest: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The upstream of the next request.
+    turn: usize,
+    /// The connection that was used last is last.
+    idle: Vec<Idle>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    upstream: usize,
+    stream: TcpStream,
+    since: Instant,
+}
+
+impl Pool {
+    /// A pool of at most `limit` connections, none of them idle for longer than `longest`.
+    pub(super) fn new(limit: usize, longest: Duration) -> Self {
+        Self { inner: Mutex::default(), limit, longest }
+    }
+
+    /// The number of the upstream that is next, of `count`.
+    pub(super) fn turn(&self, count: usize) -> usize {
+        let mut inner = self.inner();
+        let turn = inner.turn % count;
+        inner.turn = turn + 1;
+        turn
+    }
+
+    /// The connection to an upstream that was used last, if it is still good.
+    ///
+    /// The look at the socket costs a system call. In return, a connection that the upstream has
+    /// closed is found out before a request is sent, so that no outcome is in doubt.
+    pub(super) fn take(&self, upstream: usize) -> Option<TcpStream> {
+        loop {
+            let mut inner = self.inner();
+            let at = inner.idle.iter().rposition(|idle| idle.upstream == upstream)?;
+            let idle = inner.idle.remove(at);
+            drop(inner);
+            if idle.since.elapsed() <= self.longest && is_quiet(&idle.stream) {
+                return Some(idle.stream);
+            }
+        }
+    }
+
+    /// Keeps a connection whose last reply is complete.
+    pub(super) fn put(&self, upstream: usize, stream: TcpStream) {
+        let now = Instant::now();
+        let mut inner = self.inner();
+        let old = |idle: &Idle| now.saturating_duration_since(idle.since) > self.longest;
+        let is_full = inner.idle.len() >= self.limit;
+        // The oldest one is first.
+        let dropped = match inner.idle.first() {
+            Some(first) if is_full || old(first) => Some(inner.idle.remove(0)),
+            _ => None,
+        };
+        if inner.idle.len() < self.limit {
+            inner.idle.push(Idle { upstream, stream, since: now });
+        }
+        drop(inner);
+        // Closing takes a system call, which needs no lock.
+        drop(dropped);
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // No code can panic while it holds the lock.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the upstream has neither closed nor sent anything since its last reply.
+fn is_quiet(stream: &TcpStream) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    matches!(recv(stream, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))
+}

@@ -1,0 +1,244 @@
+//! A server behind a relay, for tests: a plain blocking program whose replies are known byte for
+//! byte. The path of a request says what becomes of it.
+
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+};
+
+/// A reply in chunks, with an extension and a trailer.
+pub(crate) const CHUNKED: &str = "HTTP/1.1 200 OK\r\nX-Kind: chunked\r\nTransfer-Encoding: chunked\r\n\r\n\
+    5;name=value\r\nhello\r\n7\r\n, world\r\n0\r\nX-Sum: 12\r\n\r\n";
+
+/// A running server.
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
+}
+
+/// The head of a request, with its lines.
+struct Head {
+    text: String,
+}
+
+impl Head {
+    fn read(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
+        let mut text = String::new();
+        while !text.ends_with("\r\n\r\n") {
+            if stream.read_line(&mut text)? == 0 {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Self { text }))
+    }
+
+    fn path(&self) -> &str {
+        self.text.split(' ').nth(1).unwrap_or_default()
+    }
+
+    fn is_head(&self) -> bool {
+        self.text.starts_with("HEAD ")
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.text.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok())
+    }
+
+    fn is_chunked(&self) -> bool {
+        self.text.contains("\r\nTransfer-Encoding: chunked\r\n")
+    }
+}
+
+impl Upstream {
+    /// Starts a server, which runs for as long as the test process.
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connections, requests) =
+            (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let counts = (connections.clone(), requests.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                counts.0.fetch_add(1, SeqCst);
+                let requests = counts.1.clone();
+                // The test looks at what the relay makes of it.
+                thread::spawn(move || drop(serve(stream, &requests)));
+            }
+        });
+        Self { address, connections, requests }
+    }
+
+    /// The number of connections so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(SeqCst)
+    }
+
+    /// The number of requests so far.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(SeqCst)
+    }
+}
+
+fn serve(stream: TcpStream, requests: &AtomicUsize) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    while let Some(head) = Head::read(&mut reader)? {
+        requests.fetch_add(1, SeqCst);
+        if !answer(&head, &mut reader, &mut writer)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Answers a request. Returns whether the connection stays.
+fn answer(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io::Result<bool> {
+    match head.path() {
+        "/chunked" => writer.write_all(CHUNKED.as_bytes())?,
+        "/early" => {
+            writer.write_all(
+                b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmuch",
+            )?;
+            // A close with unread bytes would reset the connection.
+            writer.flush()?;
+            io::copy(&mut reader.take(1 << 30), &mut io::sink())?;
+            return Ok(false);
+        }
+        "/continue" => {
+            writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            reply(writer, &body(head, reader)?)?;
+        }
+        "/hints" => {
+            writer.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n")?;
+            reply(writer, b"hinted")?;
+        }
+        "/echo" => echo(head, reader, writer)?,
+        "/head" => reply(writer, head.text.as_bytes())?,
+        "/not-modified" => writer
+            .write_all(b"HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nContent-Length: 99\r\n\r\n")?,
+        "/no-content" => writer.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")?,
+        "/until-end" => {
+            writer.write_all(b"HTTP/1.1 200 OK\r\nX-Kind: end\r\n\r\nall that there is")?;
+            return Ok(false);
+        }
+        "/old" => {
+            writer.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold")?;
+            return Ok(false);
+        }
+        "/last" => {
+            reply(writer, b"last")?;
+            return Ok(false);
+        }
+        "/dies" => {
+            writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\na part")?;
+            return Ok(false);
+        }
+        "/dies-in-chunks" => {
+            writer.write_all(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\na part\r\n",
+            )?;
+            return Ok(false);
+        }
+        "/breaks-chunks" => {
+            writer.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+            writer.write_all(b"3\r\nabc\r\nnonsense\r\n")?;
+        }
+        "/silent" => {
+            io::copy(&mut reader.take(1 << 30), &mut io::sink())?;
+            return Ok(false);
+        }
+        "/closes" => return Ok(false),
+        path if path.starts_with("/raw/") => {
+            let head = path["/raw/".len()..].replace('_', " ").replace(';', "\r\n");
+            writer.write_all(head.as_bytes())?;
+        }
+        path if path.starts_with("/zeros/") => {
+            let length: u64 = path["/zeros/".len()..].parse().unwrap_or(0);
+            write!(writer, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")?;
+            if !head.is_head() {
+                io::copy(&mut io::repeat(0).take(length), writer)?;
+            }
+        }
+        _ => {
+            let posted = body(head, reader)?;
+            let content = if posted.is_empty() { b"hello".to_vec() } else { posted };
+            let length = content.len();
+            write!(writer, "HTTP/1.1 200 OK\r\nX-Kind: plain\r\nContent-Length: {length}\r\n\r\n")?;
+            if !head.is_head() {
+                writer.write_all(&content)?;
+            }
+        }
+    }
+    writer.flush()?;
+    Ok(true)
+}
+
+fn reply(writer: &mut impl Write, content: &[u8]) -> io::Result<()> {
+    write!(writer, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", content.len())?;
+    writer.write_all(content)
+}
+
+/// Sends back the body while it comes, in chunks.
+fn echo(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io::Result<()> {
+    writer.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+    pieces(head, reader, |piece| {
+        write!(writer, "{:x}\r\n", piece.len())?;
+        writer.write_all(piece)?;
+        writer.write_all(b"\r\n")
+    })?;
+    writer.write_all(b"0\r\n\r\n")
+}
+
+fn body(head: &Head, reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    pieces(head, reader, |piece| {
+        body.extend_from_slice(piece);
+        Ok(())
+    })?;
+    Ok(body)
+}
+
+/// Passes the body of a request to `take`, piece by piece.
+fn pieces(
+    head: &Head,
+    reader: &mut impl BufRead,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut left = head.length().unwrap_or(0);
+    loop {
+        if head.is_chunked() && left == 0 {
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            let size = line.trim().split(';').next().unwrap_or_default();
+            left = u64::from_str_radix(size, 16).map_err(io::Error::other)?;
+            if left == 0 {
+                while reader.read_line(&mut line)? > 2 {}
+                return Ok(());
+            }
+        }
+        if left == 0 {
+            return Ok(());
+        }
+        let available = reader.fill_buf()?;
+        let length = available.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        take(&available[..length])?;
+        reader.consume(length);
+        left -= length as u64;
+        if head.is_chunked() && left == 0 {
+            let mut end = String::new();
+            reader.read_line(&mut end)?;
+        }
+    }
+}
