@@ -14,6 +14,8 @@ pub(super) struct Answer {
     is_done: bool,
     /// The bytes of the body that are for the client.
     content: u64,
+    /// The client's connection ends after the reply, whatever the head has told the client.
+    is_last: bool,
 }
 
 impl Answer {
@@ -27,6 +29,7 @@ impl Answer {
         persistence: Persistence,
         output: &mut Vec<u8>,
     ) -> Result<usize, Malformed> {
+        let persistence = if self.is_last { Persistence::Close } else { persistence };
         let mut taken = 0;
         while self.head.is_none() {
             let Some(reply) = read_reply(&bytes[taken..], request, persistence, output)? else {
@@ -78,9 +81,17 @@ impl Answer {
         self.head.as_ref().is_some_and(|reply| reply.upstream_stays)
     }
 
-    /// How the client's connection goes on, as the reply has told the client.
+    /// Has the client's connection end after this reply.
+    pub(super) fn be_last(&mut self) {
+        self.is_last = true;
+    }
+
+    /// How the client's connection goes on.
     pub(super) fn persistence(&self) -> Persistence {
-        self.head.as_ref().map_or(Persistence::Close, |reply| reply.persistence)
+        match &self.head {
+            Some(reply) if !self.is_last => reply.persistence,
+            _ => Persistence::Close,
+        }
     }
 
     /// The status, and the bytes of the body.

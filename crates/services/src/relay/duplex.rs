@@ -71,6 +71,8 @@ struct Duplex<'d, 'w, 'u> {
     wire: &'d mut Wire<'w>,
     /// So many of the bytes that are gathered for the client have been sent.
     returned: usize,
+    /// A write to the client is under way. TLS may have encrypted its bytes already.
+    is_returning: bool,
     input: &'d mut Input,
     back: &'d mut Back<'u>,
     answer: &'d mut Answer,
@@ -105,6 +107,7 @@ pub(super) async fn duplex(
         forwarded: 0,
         wire,
         returned: 0,
+        is_returning: false,
         input,
         back,
         answer,
@@ -180,7 +183,19 @@ impl Duplex<'_, '_, '_> {
         }
         if !wire.is_flushed() {
             let (stream, output) = wire.parts();
-            step.to_client = now(stream.write(&output.gathered()[self.returned..]), context);
+            let bytes = &output.gathered()[self.returned..];
+            step.to_client = match self.is_returning {
+                false => now(stream.write(bytes), context),
+                true => match stream.poll_write(context, bytes) {
+                    Poll::Ready(sent) => Some(sent),
+                    Poll::Pending => None,
+                },
+            };
+            // A drain no longer ends the input of a stream with a poll-style write.
+            if self.is_returning {
+                self.answer.be_last();
+            }
+            self.is_returning = step.to_client.is_none();
         } else if self.answer.has_begun() {
             step.from_upstream = now(back.stream.read(&mut self.from_upstream), context);
         } else {
