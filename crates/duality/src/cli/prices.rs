@@ -35,7 +35,7 @@ pub(super) fn find(experiments: &mut [Experiment], clock: Clock<'_>) {
             }
         }
         Err(problem) => {
-            log::tell(format_args!("the answer will give no reasons for differences: {problem}"))
+            log::tell(format_args!("the answer will give no reasons for differences: {problem}"));
         }
     }
 }
