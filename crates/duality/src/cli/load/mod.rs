@@ -117,8 +117,8 @@ pub(super) struct Arguments {
     /// How many users of --trace come at the same time: a what-if [default: 1]
     #[arg(long, value_name = "N", requires = "trace", help_heading = heading::CLIENTS)]
     bunch: Option<usize>,
-    /// The speed at which each client of --trace takes its replies, in bytes a second such as 128KB:
-    /// a what-if [default: as recorded]
+    /// The speed at which each client of --trace takes its replies, in bytes a second such as
+    /// 128KB: a what-if [default: as recorded]
     #[arg(long, value_name = "BYTES", requires = "trace", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
     client_rate: Option<u64>,
     /// Trust the authorities in this file (PEM) for https:// [default: those of the system]
