@@ -140,7 +140,7 @@ fn a_change_that_does_not_pay_is_told_with_what_would_have_been_seen() {
     let mut noisy = Trial::new(&names, &[100], 3, 6, 0.6, 1, |_, _| busy(12.0));
     noisy.heading.current = Some("threads".to_owned());
     let shown = screen(&noisy);
-    let first = "Cannot tell whether a change from threads pays: at 100 connections a\ngain under ";
+    let first = "Cannot tell whether a change from threads pays: at 100 connections a gain under\n";
     assert!(shown.starts_with(first), "{shown}");
 
     let mut alone = trial(&["epoll"], &[100], clear);

@@ -199,8 +199,9 @@ fn row(text: &mut String, name: &str, value: &str) {
 /// The lines of a figure, broken at spaces.
 fn folded(value: &str) -> Vec<&str> {
     let (mut lines, mut rest) = (Vec::new(), value);
-    while let Some((end, _)) = rest.char_indices().nth(FIGURE) {
-        let Some(at) = rest[..=end].rfind(' ').filter(|&at| at > 0) else { break };
+    while let Some((end, next)) = rest.char_indices().nth(FIGURE) {
+        let whole = &rest[..end + next.len_utf8()];
+        let Some(at) = whole.rfind(' ').filter(|&at| at > 0) else { break };
         lines.push(&rest[..at]);
         rest = &rest[at + 1..];
     }
@@ -271,5 +272,18 @@ The client was not the limit: it used 63 % of its core.
         assert_eq!(duration(12_345_678.0), "12.3 s");
         assert_eq!(bytes(999.0), "999 B");
         assert_eq!(bytes(1_230_000.0), "1.23 MB");
+    }
+
+    #[test]
+    fn a_long_figure_is_broken_at_spaces() {
+        for letter in ["a", "µ"] {
+            let word = letter.repeat(20);
+            let lines = format!("{word} {word} {word}\n{word}");
+            assert_eq!(folded(&lines.replace('\n', " ")).join("\n"), lines);
+            let exact = letter.repeat(FIGURE);
+            assert_eq!(folded(&exact), [&*exact]);
+            let long = letter.repeat(2 * FIGURE);
+            assert_eq!(folded(&long), [&*long]);
+        }
     }
 }
