@@ -1,5 +1,5 @@
-//! Tests the relay over real sockets, in every world: its limits, its upstreams' faults, and what it
-//! refuses. `crates/conformance/tests/relay.rs` compares replies under every architecture.
+//! Tests the relay over real sockets, in every world: its limits, its upstreams' faults, and its
+//! refusals. `crates/conformance/tests/relay.rs` compares replies under every architecture.
 
 #![expect(
     clippy::disallowed_types,

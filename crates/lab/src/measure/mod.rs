@@ -9,6 +9,7 @@
 //! ```
 
 pub mod behaviour;
+mod behind;
 pub mod child;
 mod clock;
 mod command;
