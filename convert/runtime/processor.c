@@ -1,8 +1,8 @@
 /* The processor time of threads. The time of a task is the time of its turns, on any thread.
  *
- * If the pass has seen that the program asks, the count begins at the beginning of the task.
- * Otherwise it begins at the first question. The clock of a task is its number, which no clock of
- * the kernel has. */
+ * If the pass has seen that the program reads such a time, the count begins with the task.
+ * Otherwise the count begins when the program first reads the time. The clock of a task is its
+ * number, which no clock of the kernel has. */
 #include "runtime.h"
 
 /* The result is never 0. */

@@ -243,6 +243,7 @@ pub fn complaints_of_load(said: &str) -> Vec<&str> {
     let is_busy = |line: &&str| {
         line.contains("the figures are invalid")
             || line.contains("requests that were due were answered")
+            || line.contains("requests of the piece were answered")
     };
     said.lines().filter(|line| !is_busy(line)).collect()
 }

@@ -345,7 +345,11 @@ fn what_cannot_be_tried_is_refused_in_one_line() {
             1,
             "stop the server that has it",
         ),
-        ("http --candidates epoll,pool --share pool=100%", 2, "leave something for the others"),
+        (
+            "http --candidates epoll,pool --share pool=100%",
+            2,
+            "leave a share for the other candidates",
+        ),
         ("http --candidates epoll,pool --max-errors 3", 2, "give a share such as 0.5%"),
     ] {
         let (status, said) = refusal(SERVED, arguments);

@@ -27,7 +27,7 @@ const PAIRS: [(&str, &str); 6] = [
 /// The tables for a reader: costs of tasks and of pollers, and our costs as shares of the peers'.
 pub fn text(rows: &[Row]) -> String {
     let mut text = String::from(
-        "The time within which the quickest tenth of short batches ends; ± is half of the 95 % interval, as a share of it.\n",
+        "The quickest tenth of short batches takes at most this time.\n± is half of the 95 % interval, as a share of the time.\n",
     );
     for owner in [Owner::Worlds, Owner::Kernel, Owner::Pollers] {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.cost.owner() == owner).collect();

@@ -80,7 +80,7 @@ fn what_is_not_there_is_found_before_anything_starts() {
             (&["compare", "--out", ""], "--out"),
             (&["compare", "guestbook", "--check", "--store", "sqlite::memory:"], "sqlite:/dev/shm"),
             (&["serve", "guestbook", "--store", "sqlite::memory:"], "sqlite:/dev/shm"),
-            (&["load", "http://[::1/"], "in brackets stands an IPv6 address"),
+            (&["load", "http://[::1/"], "write an IPv6 address in brackets"),
             (&["compare", "--check", "--baseline", "apache"], "--baseline: apache is not compared"),
             (&["compare", "--server-cpus", "0"], "not provided: --client-cpus"),
         ],

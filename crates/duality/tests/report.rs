@@ -41,6 +41,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
             load_command: None,
             clients: Clients::default(),
             keep_alive: true,
+            tls: false,
             blocks: 0,
             repeats,
             warm_up_seconds: 0.2,

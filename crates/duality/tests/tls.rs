@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
+use duality_lab::record::{Cell, Outcome, results};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 use tempfile::TempDir;
@@ -322,6 +323,88 @@ fn wrong_files_are_refused_in_one_line() {
             .unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(told), "{said}");
+    }
+}
+
+fn duality(arguments: &[&str]) -> std::process::Output {
+    Command::new(PROGRAM).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_comparison_measures_with_tls_beside_peers_that_have_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let output = duality(
+        &[
+            &["compare", "http", "--tls", "-a", "threads,epoll,handwritten", "-c", "4"][..],
+            &["--peers", "nginx,lighttpd", "--repeats", "1", "--blocks", "3", "--close"],
+            &["--window", "200ms", "--warm-up", "100ms", "--out", out.to_str().unwrap()],
+        ]
+        .concat(),
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let (heading, records) = results::read(&[out.join("results.jsonl")]).unwrap();
+    assert!(heading.design.tls);
+    for subject in ["threads", "epoll"] {
+        let cell = records.cells.iter().find(|cell| cell.subject == subject).unwrap();
+        let Outcome::Measured(measured) = &cell.outcome else { panic!("{cell:?}") };
+        assert!(measured.requests > 0 && measured.errors.is_empty(), "{cell:?}");
+    }
+    let blocks = records.blocks_at(4);
+    assert!(blocks.iter().all(|block| block.slices.iter().all(|slice| slice.failures == 0)));
+    for (subject, why) in [("handwritten", "straight-line"), ("lighttpd", "has no TLS here")] {
+        let mut cells = records.cells.iter().filter(|cell| cell.subject == subject);
+        let told = |cell: &Cell| match &cell.outcome {
+            Outcome::Unavailable { reason } => reason.contains(why) || reason.contains("needs"),
+            _ => false,
+        };
+        assert!(cells.all(told), "{subject}");
+    }
+    let nginx = records.cells.iter().find(|cell| cell.subject == "nginx").unwrap();
+    match &nginx.outcome {
+        Outcome::Unavailable { reason } => {
+            let _ = writeln!(std::io::stderr(), "skipped: nginx: {reason}");
+        }
+        outcome => assert!(matches!(outcome, Outcome::Measured(_)), "{nginx:?}"),
+    }
+}
+
+#[test]
+fn a_program_with_its_own_certificate_is_compared() {
+    let directory = files();
+    let out = directory.path().join("out");
+    let server = format!(
+        "{PROGRAM} serve http -a threads --listen 127.0.0.1:{{port}} --tls-cert {0}/cert.pem --tls-key {0}/key.pem",
+        directory.path().display()
+    );
+    let output = duality(
+        &[
+            &["compare", "--binary", &server, "--url", "https://127.0.0.1:{port}/", "-c", "4"][..],
+            &["--repeats", "1", "--blocks", "2", "--window", "200ms", "--warm-up", "100ms"],
+            &["--out", out.to_str().unwrap()],
+        ]
+        .concat(),
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (heading, records) = results::read(&[out.join("results.jsonl")]).expect(&said);
+    assert!(heading.design.tls && !records.cells.is_empty());
+    let native = records.cells.iter().find(|cell| cell.subject == "native").unwrap();
+    assert!(matches!(&native.outcome, Outcome::Measured(_)), "{native:?}: {said}");
+}
+
+#[test]
+fn a_comparison_without_clients_of_tls_is_refused() {
+    for (arguments, told) in [
+        (&["compare", "echo", "--tls"][..], "the clients of `echo` speak no TLS"),
+        (&["compare", "chat", "--tls"], "chat reads and writes at once"),
+        (&["compare", "http", "--tls", "--host", "server=web1"], "cannot be used with"),
+        (&["compare", "http", "--tls", "--load-command", "x {port}"], "cannot be used with"),
+    ] {
+        let output = duality(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(told), "{said}");
     }
 }

@@ -89,19 +89,69 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// The things that the number of a load counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Connections that are open at once.
+    Connections,
+    /// Times the users of a recording.
+    Users,
+}
+
+impl Counted {
+    /// `1,000 connections`, `1,000 times your users`.
+    pub fn one(self, count: usize) -> String {
+        self.several(&[count])
+    }
+
+    /// `10, 100 and 1,000 connections`, `10 and 100 times your users`.
+    pub fn several(self, counts: &[usize]) -> String {
+        let unit = match (self, counts) {
+            (Self::Connections, [1]) => "connection",
+            (Self::Connections, _) => "connections",
+            (Self::Users, [1]) => "time your users",
+            (Self::Users, _) => "times your users",
+        };
+        let counts: Vec<String> = counts.iter().map(|&count| how_many(count)).collect();
+        format!("{} {unit}", listed(&counts))
+    }
+
+    /// The noun after `number of`, and the name of a column of CSV.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Users => "users",
+        }
+    }
+
+    /// The heading of a column of bare numbers.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Connections => "Connections",
+            Self::Users => "Times your users",
+        }
+    }
+
+    /// The label of an axis.
+    pub fn axis(self) -> &'static str {
+        match self {
+            Self::Connections => "open connections",
+            Self::Users => "times your users",
+        }
+    }
+}
+
 /// `1 connection`, `1,000 connections`.
-pub(crate) fn connections(concurrency: usize) -> String {
-    connections_of(&[concurrency])
+pub(crate) fn connections(count: usize) -> String {
+    Counted::Connections.one(count)
 }
 
 /// `10, 100 and 1,000 connections`.
 pub(crate) fn connections_of(counts: &[usize]) -> String {
-    let plural = if counts == [1] { "" } else { "s" };
-    let counts: Vec<String> = counts.iter().map(|&concurrency| how_many(concurrency)).collect();
-    format!("{} connection{plural}", listed(&counts))
+    Counted::Connections.several(counts)
 }
 
-/// A number of connections: `1,000`. If the load command takes no number of connections, only the
+/// The number of a load: `1,000`. If the load command takes no number of connections, only the
 /// command knows.
 pub(crate) fn how_many(concurrency: usize) -> String {
     match concurrency {
@@ -163,6 +213,8 @@ mod tests {
         assert_eq!(connections(1000), "1,000 connections");
         assert_eq!(connections_of(&[1, 10]), "1 and 10 connections");
         assert_eq!(connections(0), "the command's own connections");
+        assert_eq!(Counted::Users.one(1), "1 time your users");
+        assert_eq!(Counted::Users.several(&[10, 1000]), "10 and 1,000 times your users");
         assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
     }
 }

@@ -90,6 +90,23 @@ fn faster_one_way_is_slower_the_other() {
 }
 
 #[test]
+fn replays_are_compared_at_times_the_users() {
+    let replay = |change: fn(&str, usize, &mut Measured)| {
+        let mut run = run(3, change);
+        run.0.design.recording = Some(fixtures::recording());
+        run
+    };
+    let loss = Comparison::of(&replay(quicker), &replay(same)).unwrap();
+    let text = loss.render_text();
+    assert!(text.contains("10 times your users"), "{text}");
+    assert_eq!(fixtures::in_connections(&text), Vec::<String>::new(), "{text}");
+    let worse = &loss.regressions(5.0)[0];
+    assert!(worse.starts_with("epoll at 100 times your users: requests/s 0.67"), "{worse}");
+    let page = overlay::render(["a", "b"], &[loss]);
+    assert!(page.contains(">Times your users</th>") && !page.contains(">Connections<"), "{page}");
+}
+
+#[test]
 fn a_threshold_is_for_the_interval_and_not_for_the_median() {
     let slower = |_: &str, _: usize, measured: &mut Measured| measured.requests_per_second *= 0.93;
     let comparison = Comparison::of(&run(3, same), &run(3, slower)).unwrap();

@@ -252,7 +252,7 @@ fn a_peer_is_no_choice_but_a_reference() {
         name => clear(name, 100),
     });
     trial.heading.design.architectures.pop();
-    trial.heading.design.peers = vec![ReadyMade::named("nginx").unwrap().peer()];
+    trial.heading.design.peers = vec![ReadyMade::named("nginx").unwrap().peer(false)];
     let told = said(&trial);
     assert_eq!(told.architecture.as_deref(), Some("epoll"));
     let beside = "Peers beside epoll at 100 connections, by processor time for a request: nginx +";
@@ -342,8 +342,10 @@ fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
 
 /// Compares `run` and `cc` with `native`.
 fn asking(mut trial: Trial) -> Trial {
-    let peer =
-        |name: &str| Peer { name: name.to_owned(), ..ReadyMade::named("nginx").unwrap().peer() };
+    let peer = |name: &str| Peer {
+        name: name.to_owned(),
+        ..ReadyMade::named("nginx").unwrap().peer(false)
+    };
     let design = &mut trial.heading.design;
     design.architectures.clear();
     design.peers = ["native", "run", "cc"].map(peer).to_vec();

@@ -13,6 +13,7 @@ use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::RawLines;
 use duality_lab::tell::report::markdown::{self, Table};
 use duality_lab::tell::{recommendation, report, summary::Summary};
+use duality_load::{Warning, WarningKind};
 
 #[test]
 fn it_loads_nothing() {
@@ -155,6 +156,41 @@ fn the_first_table_has_a_row_for_each_number_of_connections() {
     assert!(rows[0].contains("<b>epoll</b>") && rows[0].contains("none; "), "{}", rows[0]);
     assert!(rows[1].contains("(within "), "{}", rows[1]);
     assert!(rows[2].contains("no difference") && rows[2].contains("all, within "), "{}", rows[2]);
+}
+
+/// A pool's hundred workers hold a hundred connections, whatever the load counts.
+#[test]
+fn a_replay_counts_its_loads_in_users_and_what_a_server_holds_in_connections() {
+    let names = ["threads", "pool", "epoll"];
+    let mut trial = trials::trial(&names, &[300, 3000], trials::clear).of_recording();
+    let pool = trial.heading.design.carriers.get_mut("pool").unwrap();
+    pool.holds = Some(100);
+    for cell in trial.records.cells.iter_mut().filter(|cell| cell.subject == "threads") {
+        let Outcome::Measured(measured) = &mut cell.outcome else { panic!() };
+        measured.errors.insert("reset".to_owned(), 3);
+        let told = "7 of 3000 connections were never served.".to_owned();
+        measured.warnings = vec![Warning::new(WarningKind::Unserved, told)];
+    }
+    let answer = Answer::of(&trial.heading, &trial.records);
+    let page = report::render(&answer, &RawLines::default());
+    let text = answer.render_text(None);
+    for told in [&page, &text] {
+        assert!(told.contains("its 100 connections at a time are held by about 200"), "{told}");
+        assert!(told.contains("it is the best at 300 and 3,000 times your users."), "{told}");
+        let mut counts = fixtures::in_connections(told);
+        counts.sort_unstable();
+        counts.dedup();
+        assert_eq!(counts, ["its 100 connections", "of 3000 connections"], "{told}");
+    }
+    for part in ["<h3 id=\"behind-300-title\">300 times your users</h3>", ">times your users<"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    for none in ["open connections", "number of connections", "numbers of connections"] {
+        assert!(!page.contains(none), "{none}: {page}");
+    }
+    let table = markdown::tables(&trial.heading, &trial.records, &[Table::Rate]);
+    assert!(table.starts_with("Requests/s"), "{table}");
+    assert!(table.contains("|  | 300 times your users | 3,000 times your users |"), "{table}");
 }
 
 /// The page's markup after its scripts have run, without the scripts' own text.

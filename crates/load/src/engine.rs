@@ -45,8 +45,8 @@ pub(crate) struct Outcome {
     pub(crate) crowd: BTreeMap<String, Fate>,
     /// The addresses of the host name that could not be reached, and were left out.
     pub(crate) unreachable: Vec<Place>,
-    /// The number of replies that came in two parts, as far apart as a delayed acknowledgement is
-    /// late.
+    /// The number of replies that came in two parts, with the time of a delayed acknowledgement in
+    /// between.
     pub(crate) held_up: u64,
     /// The replayed piece, in a replay.
     pub(crate) replayed: Option<Replayed>,

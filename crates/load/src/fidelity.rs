@@ -5,7 +5,7 @@
 //! distances are those of Kolmogorov and Smirnov: the largest difference between two distribution
 //! functions, from 0 to 1.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,8 @@ const MOST_OF_GAPS: f64 = 0.05;
 /// The largest distance of the numbers of requests on a connection.
 const MOST_OF_REQUESTS: f64 = 0.01;
 
-/// The longest lag of 99 % of the requests, in microseconds.
-const LONGEST_LAG: f64 = 1000.0;
+/// The longest lag of 99 % of the requests.
+const LONGEST_LAG: Duration = Duration::from_millis(1);
 
 /// With fewer requests, distances depend on chance and not on the generator.
 const FEWEST: usize = 100;
@@ -93,6 +93,12 @@ pub(crate) struct Carried {
     pub(crate) sent: u32,
 }
 
+/// Whether a request that was due at this time, and was not sent until the window closed, is
+/// missing. A request may be sent a little late, and the window may close in this time.
+pub(crate) fn is_missing(due: Instant, closed: Instant) -> bool {
+    due + LONGEST_LAG < closed
+}
+
 impl Fidelity {
     /// Compares the due times of requests with their sending times, since the window opened, for
     /// sent requests. `carried` has the connections with something to send.
@@ -146,7 +152,7 @@ impl Fidelity {
                  connection are {requests_distance:.3} from those planned, of {MOST_OF_REQUESTS} \
                  at most"
             )
-        } else if lag_p99_us > LONGEST_LAG {
+        } else if lag_p99_us > 1e6 * LONGEST_LAG.as_secs_f64() {
             format!(
                 "it sent one request in a hundred {:.1} ms or more after it was due, of 1 ms at most",
                 lag_p99_us / 1000.0
@@ -223,6 +229,16 @@ mod tests {
 
     fn seconds(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
+    }
+
+    /// Few connections are far from those planned if one request is missing.
+    #[test]
+    fn a_request_that_is_due_as_the_window_closes_is_not_missing() {
+        let closed = Instant::now() + Duration::from_secs(10);
+        for (before, missing) in [(0.0, false), (0.0005, false), (0.001, false), (0.0011, true)] {
+            assert_eq!(is_missing(closed - seconds(before), closed), missing, "{before}");
+        }
+        assert!(!is_missing(closed + seconds(1.0), closed));
     }
 
     /// Requests a hundredth of a second apart, each with its delay in seconds.

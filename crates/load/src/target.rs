@@ -360,7 +360,7 @@ fn resolve(
         && bracketed.is_none_or(|host| host.parse::<Ipv6Addr>().is_err())
     {
         return Err(format!(
-            "{authority:?} is no address; in brackets stands an IPv6 address, as in http://[::1]:8080/"
+            "{authority:?} is no address; write an IPv6 address in brackets, as in http://[::1]:8080/"
         ));
     }
     if host.is_empty() {
@@ -496,12 +496,12 @@ mod tests {
             ("http+unix://server.sock:/", "http+unix:///PATH/TO.SOCK:/URL"),
             ("http+unix:///", "http+unix:///PATH/TO.SOCK:/URL"),
             ("http+unix:///a.sock:/b c", "percent-encoded"),
-            ("http://[::1/", "in brackets stands an IPv6 address"),
-            ("http://[::1:80/", "in brackets stands an IPv6 address"),
-            ("http://::1/", "in brackets stands an IPv6 address"),
-            ("http://[localhost]:80/", "in brackets stands an IPv6 address"),
-            ("echo://[::1]x:7", "in brackets stands an IPv6 address"),
-            ("http://[]:80/", "in brackets stands an IPv6 address"),
+            ("http://[::1/", "write an IPv6 address in brackets"),
+            ("http://[::1:80/", "write an IPv6 address in brackets"),
+            ("http://::1/", "write an IPv6 address in brackets"),
+            ("http://[localhost]:80/", "write an IPv6 address in brackets"),
+            ("echo://[::1]x:7", "write an IPv6 address in brackets"),
+            ("http://[]:80/", "write an IPv6 address in brackets"),
             ("http://127.0.0.1:80/a b", "percent-encoded"),
         ] {
             let message = text.parse::<Target>().unwrap_err().to_string();

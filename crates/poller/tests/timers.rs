@@ -18,7 +18,7 @@ enum Step {
     Clear(u32),
     /// Lets so much time pass, then expires.
     Advance(Duration),
-    /// So many times: sleeps for as long as the wheel allows, then expires.
+    /// This many times: sleeps for as long as the wheel allows, then expires.
     Follow(usize),
 }
 

@@ -12,9 +12,9 @@
 //!   `shutdown(2)` for reading lets these threads go.
 //!
 //! `shutdown(2)` resets the connections in the queue of a listener. So a drain makes the listener
-//! non-blocking, and shuts it down once its queue is empty. If the queue is empty, this happens at
-//! once. Otherwise the thread that finds no connection left does it. A thread that was blocked
-//! while the queue filled has been woken by the connections.
+//! non-blocking, and shuts it down once its queue is empty. The drain shuts down an
+//! empty queue at once. Otherwise the thread that finds the queue empty shuts the listener
+//! down. The connections have woken every thread that was blocked while the queue filled.
 //!
 //! A listener may be shared with other processes: a child accepts from the socket of its parent.
 //! `shutdown(2)` would end that socket for all of them. So a child that drains puts another file in

@@ -128,7 +128,7 @@ impl Setup {
         let location = self.store.clone().unwrap_or_else(|| {
             let file = format!("{name}.sqlite");
             log::warn(format_args!(
-                "keeping what {name} is told in ./{file} (--store says where else)"
+                "keeping what clients tell {name} in ./{file} (choose another place by --store)"
             ));
             Location::sqlite(file)
         });

@@ -14,7 +14,8 @@ const MOST: usize = 100;
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask hosts COMMAND [--name duality]
 
-  up        makes hosts duality-1, duality-2 … of network namespaces, and prints how to use them
+  up        makes hosts duality-1, duality-2 … of network namespaces, and prints
+            how to use them
   list      prints the hosts, what runs on each, and how to run a command there
   cut N     pulls the cable of host N
   join N    plugs the cable of host N again
@@ -24,13 +25,17 @@ Options of `up`:
   --count N            how many hosts (5)
   --ssh                an sshd on each, and an ssh_config that reaches it
   --slurm              Slurm: a slurmd on each, and a slurm.conf for srun
-  --delay 20ms         of a round trip between the last host and all others: half each way
-  --loss 1%            of packets, each way, between the last host and all others
-  --rate 100mbit       each way between the last host and all others; kbit, mbit or gbit
-  --network 10.77.0    the hosts are 10.77.0.1, 10.77.0.2 …, and this machine is 10.77.0.254
+  --delay 20ms         of a round trip between the last host and all others:
+                       half each way
+  --loss 1%            of packets, each way, between the last host and all
+                       others
+  --rate 100mbit       each way between the last host and all others; kbit, mbit
+                       or gbit
+  --network 10.77.0    the hosts are 10.77.0.1, 10.77.0.2 …, and this machine is
+                       10.77.0.254
 
-`--name` gives a second rig beside the first its name; it takes its own `--network`, too.
-Root alone may run these. docs/hosts-rig.md has more.
+A second set of hosts beside the first needs a `--name` and a `--network` of its
+own. Run these commands as root. docs/hosts-rig.md has more.
 ";
 
 /// The action to take.

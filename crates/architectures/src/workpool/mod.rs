@@ -53,14 +53,14 @@ pub const FIFO: WorkPool = WorkPool {
 /// Blocks that are nearest to the end of their request come first.
 pub const PRIORITY: WorkPool = WorkPool {
     name: "workpool-priority",
-    summary: "the same; what has been started is finished first (--workers, --admit)",
+    summary: "N kernel threads take the block nearest to its end first (--workers, --admit)",
     order: || Box::<ByPriority<Block>>::default(),
 };
 
 /// A queue for each connection.
 pub const SERIAL: WorkPool = WorkPool {
     name: "workpool-serial",
-    summary: "the same with a queue for each connection, of which one worker at a time takes (--workers, --admit)",
+    summary: "N kernel threads, a queue for each connection, one thread at a time on it (--workers, --admit)",
     order: || Box::<Serial<Block>>::default(),
 };
 
@@ -168,8 +168,9 @@ struct Inner {
     order: Box<dyn Order<Block>>,
     /// Workers that wait for a block.
     idle: usize,
-    /// Blocks that wait, and kernel threads that take them.
+    /// Blocks that wait for a worker.
     length: usize,
+    /// Workers that take blocks.
     workers: usize,
     is_closed: bool,
 }

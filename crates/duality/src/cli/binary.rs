@@ -76,7 +76,8 @@ pub(super) struct Binary {
     words: Vec<String>,
     /// The command of the same server as `duality cc` compiled it.
     compiled: Option<Vec<String>>,
-    path: Option<String>,
+    /// The page that clients ask for, by TLS or without.
+    page: Option<(bool, String)>,
     /// Arguments of `duality run` before the program.
     options: Vec<String>,
     /// The environment of the compiled program.
@@ -109,7 +110,7 @@ impl Binary {
         Ok(Self {
             words,
             compiled,
-            path: url.map(path_of).transpose()?,
+            page: url.map(page_of).transpose()?,
             options: options(tuning, tick)?,
             environment: environment(tuning, tick),
         })
@@ -124,7 +125,7 @@ impl Binary {
         settings.service = Some("http".to_owned());
         settings.architectures = Some(Vec::new());
         settings.repeats.get_or_insert(SESSIONS);
-        if let Some(path) = &self.path {
+        if let Some((_, path)) = &self.page {
             settings.path = Some(path.clone());
         }
         let here = env::current_dir()
@@ -169,6 +170,8 @@ impl Binary {
             let name = Path::new(&self.words[0]).file_name().unwrap_or_default();
             experiment.design.service = name.to_string_lossy().into_owned();
         }
+        // Such a server brings its own certificate.
+        experiment.design.tls = self.page.as_ref().is_some_and(|(tls, _)| *tls);
         let asked = [Some(RUN), self.compiled.as_ref().map(|_| COMPILED)].into_iter().flatten();
         let questions = asked.map(|(name, question)| (name.to_owned(), question.to_owned()));
         let questions = questions.collect();
@@ -255,16 +258,27 @@ fn check_compiled(compiled: &[String], native: &[String]) -> Result<(), Failure>
     Ok(())
 }
 
-/// The path of `http://127.0.0.1:{port}/path`.
-fn path_of(url: &str) -> Result<String, Failure> {
-    let rest = url.strip_prefix("http://127.0.0.1:{port}");
-    match rest {
-        Some("") => Ok("/".to_owned()),
-        Some(path) if path.starts_with('/') => Ok(path.to_owned()),
-        _ => Err(Failure::misuse(format!(
-            "--url: {url}: write http://127.0.0.1:{{port}}/ and the path"
-        ))),
+/// Whether the server speaks TLS, and the path, of `http://127.0.0.1:{port}/path`.
+fn page_of(url: &str) -> Result<(bool, String), Failure> {
+    let secure = url.strip_prefix("https:").map(|rest| (true, rest));
+    let plain = url.strip_prefix("http:").map(|rest| (false, rest));
+    let place = secure.or(plain);
+    let page = place.and_then(|(tls, rest)| Some((tls, rest.strip_prefix("//127.0.0.1:{port}")?)));
+    let (tls, path) = match page {
+        Some((tls, "")) => (tls, "/"),
+        Some((tls, path)) if path.starts_with('/') => (tls, path),
+        _ => {
+            return Err(Failure::misuse(format!(
+                "--url: {url}: write http://127.0.0.1:{{port}}/ and the path"
+            )));
+        }
+    };
+    if tls && !cfg!(feature = "rustls") {
+        return Err(Failure::misuse(format!(
+            "--url: {url}: this program was built without TLS: build it with `--features rustls`"
+        )));
     }
+    Ok((tls, path.to_owned()))
 }
 
 /// A way as a peer that runs in the folder `here`, where relative paths of the command line lie.
@@ -302,9 +316,13 @@ mod tests {
 
     #[test]
     fn a_url_gives_its_path() {
-        assert_eq!(path_of("http://127.0.0.1:{port}/a?b").expect("a path"), "/a?b");
-        assert_eq!(path_of("http://127.0.0.1:{port}").expect("a path"), "/");
-        assert!(path_of("http://example.org/").is_err());
+        let page = |url| page_of(url).ok();
+        assert_eq!(page("http://127.0.0.1:{port}/a?b"), Some((false, "/a?b".to_owned())));
+        assert_eq!(page("http://127.0.0.1:{port}"), Some((false, "/".to_owned())));
+        let secure = cfg!(feature = "rustls").then(|| (true, "/".to_owned()));
+        assert_eq!(page("https://127.0.0.1:{port}/"), secure);
+        assert_eq!(page("http://example.org/"), None);
+        assert_eq!(page("ftp://127.0.0.1:{port}/"), None);
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub(super) struct ClientFlags {
     arrivals: Option<String>,
     /// Shortest and longest wait between uniform or sinusoidal arrivals, such as 100us..2ms
     ///
-    /// Instead of a rate. With a rate, uniform waits go from 0 to twice the mean. A sinusoidal rate
-    /// swings between half and twice the mean.
+    /// Give the waits instead of a rate. With a rate, uniform waits go from 0 to twice the mean. A
+    /// sinusoidal rate swings between half and twice the mean.
     #[arg(long, value_name = "MIN..MAX", help_heading = heading::CLIENTS)]
     wait: Option<Waits>,
     /// Length of a swing of sinusoidal waits [default: 1s]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, slice};
+use std::{fs, io, slice};
 
 use duality_lab::ask::budget;
 use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
@@ -23,7 +23,7 @@ use super::binary::{Binary, BinaryFlags, Words};
 use super::replay::ReplayFlags;
 use super::{
     ClientFlags, ConstraintFlags, Failure, HostFlags, SetupFlags, Tuning, experiment, explain,
-    flag, heading, load, prices, print,
+    flag, for_terminal, heading, load, prices, print,
 };
 use crate::catalogue::Catalogue;
 
@@ -86,6 +86,8 @@ pub(super) struct Arguments {
     )]
     tick: Option<Duration>,
     /// Requests of the clients of --binary, such as http://127.0.0.1:{port}/page [default: /]
+    ///
+    /// With https, clients trust every certificate (docs/tls.md).
     #[arg(
         long,
         value_name = "URL",
@@ -102,7 +104,7 @@ pub(super) struct Arguments {
     /// Architectures to compare, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
-    /// Peers: servers that are not ours, measured beside them
+    /// Peers: servers that are not ours, measured beside the architectures
     ///
     /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event; for relay: nginx,
     /// haproxy. `cargo xtask peers` builds st, pth and pthreads. A plan can define others.
@@ -160,6 +162,10 @@ pub(super) struct Arguments {
     /// The path that the client asks for [default: / of http, /guestbook of guestbook]
     #[arg(long, help_heading = heading::SERVICE)]
     path: Option<String>,
+    /// Servers and clients of http speak TLS 1.3, with a certificate for this experiment
+    /// (docs/tls.md)
+    #[arg(long, conflicts_with_all = ["binary", "load_command", "host"], help_heading = heading::SERVICE)]
+    tls: bool,
     #[command(flatten)]
     setup: SetupFlags,
     /// Where `guestbook` and `phone` keep their data [default: sqlite]
@@ -210,6 +216,7 @@ impl Arguments {
             window: self.window,
             seed: self.seed,
             path: self.path.clone(),
+            tls: self.tls.then_some(true),
             store: self.store.clone(),
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
@@ -404,7 +411,7 @@ pub(super) fn announce(experiment: &Experiment) {
         Some(_) => "times the users",
         None => "connections",
     };
-    log::tell(format_args!(
+    let told = format!(
         "comparing {} at {} {what}, {} each: {} cells, about {:.0} s",
         experiment.design.compared(),
         connections.join(", "),
@@ -415,9 +422,9 @@ pub(super) fn announce(experiment: &Experiment) {
         },
         experiment.cells(),
         experiment.length().as_secs_f64(),
-    ));
-    for line in experiment.degraded.iter().chain(&experiment.economies) {
-        log::tell(line);
+    );
+    for line in [told].iter().chain(&experiment.degraded).chain(&experiment.economies) {
+        log::tell(for_terminal(line.clone(), &io::stderr()));
     }
 }
 
@@ -449,7 +456,7 @@ impl Shown<'_> {
     /// `page`.
     pub(super) fn print(self, answer: &Answer<'_>, page: &Path, run: &Path) -> Result<(), Failure> {
         print(&match self.tables {
-            true => answer.render_text(self.baseline),
+            true => for_terminal(answer.render_text(self.baseline), &io::stdout()),
             false => {
                 let run = in_shell(&run.display().to_string());
                 answer.render_screen(page, &format!("duality report {run} --tables{}", self.asked))

@@ -15,7 +15,7 @@ use duality_poller::Kind;
 use duality_services::store::Location;
 use duality_services::{Setting, Setup, http, relay};
 
-use super::Tuning;
+use super::{Tuning, tls};
 use crate::catalogue::{Catalogue, Listed};
 use crate::setup;
 
@@ -95,10 +95,13 @@ impl Program {
         let tuning = tuning.or(written);
         let setup = setup::of(settings)?;
         let name = settings.service.as_deref().unwrap_or(catalogue.default_name());
-        let listed = catalogue.look_up(name, &setup)?;
+        let mut listed = catalogue.look_up(name, &setup)?;
         setup::check_files(&setup)?;
         if settings.store.is_some() && !listed.store {
             return Err(setup::misfit(name, Setting::Store));
+        }
+        if settings.tls == Some(true) {
+            tls::require(&mut listed).map_err(|problem| Misfit::new("tls", problem))?;
         }
         tuning.check(&listed)?;
         if let Some(Store::At(url)) = &settings.store {

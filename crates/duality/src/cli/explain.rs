@@ -21,7 +21,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     line(
         "cells",
         format!(
-            "{}, each of them at each number of connections {}, each time with a fresh server and in \
+            "{}: each subject at each number of connections {}, each time with a fresh server, in \
              random order (seed {})",
             experiment.cells(),
             times(design.repeats),
@@ -58,7 +58,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
         let variables: String = variables.collect();
         line("peer", format!("{} is {variables}{}", peer.name, peer.command.join(" ")));
     }
-    line("clients", place(&design.client_cpus, &[]));
+    line("clients", place(&design.client_cpus, &[]) + if design.tls { ", by TLS" } else { "" });
     for variant in &design.variants {
         let options = variant.options.join(" ");
         line("variant", format!("{} is {} with {options}", variant.name, variant.architecture));

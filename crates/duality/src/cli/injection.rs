@@ -1,7 +1,7 @@
 //! `duality serve --inject`: load without TCP, by a kernel thread of the server itself.
 
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use clap::Args;
 use duality_architectures::{Architecture, Options, Served, Server};
@@ -11,7 +11,7 @@ use duality_services::find;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use super::{Failure, heading, print};
+use super::{Failure, for_terminal, heading, print};
 
 /// The version of the JSON. The version changes when a field changes its meaning, and not for a new
 /// field.
@@ -130,10 +130,12 @@ impl InjectionFlags {
                 .to_string(),
             )?;
         } else {
-            print(&format!(
-                "{answered} of {injected} clients answered in {elapsed:.3} s: {rate:.0} requests/s, {cpu_us:.1} µs of processor time each, at most {} clients at a time",
+            let told = format!(
+                "{answered} of {injected} clients answered in {elapsed:.3} s: {rate:.0} requests/s, \
+                 {cpu_us:.1} µs of processor time each, at most {} clients at a time",
                 tally.most()
-            ))?;
+            );
+            print(&for_terminal(told, &io::stdout()))?;
         }
         if answered == injected && injected == injection.clients {
             return Ok(());

@@ -38,7 +38,7 @@ mod tuning;
 mod visibility;
 mod what_ifs;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::thread;
 
@@ -52,6 +52,7 @@ use setup::SetupFlags;
 pub(crate) use tuning::Tuning;
 
 use duality_architectures::common::children;
+use duality_lab::tell::folded;
 use duality_runtime::log;
 use rustix::process::{Resource, getrlimit};
 
@@ -111,7 +112,7 @@ enum Command {
     Capacity(capacity::Arguments),
     /// Make a trace of how clients behaved from a server's logs, or show one
     Trace(trace::Arguments),
-    /// Make a trace of live traffic, as a proxy in front of a server
+    /// Make a trace of live traffic, from its packets or as a proxy
     Record(record::Arguments),
     /// Draw where a service may wait, and what it does in between, from a real run
     Graph(Box<graph::Arguments>),
@@ -215,6 +216,11 @@ fn parse() -> Result<Command, clap::Error> {
         return run::Alone::try_parse_from(arguments).map(|alone| Command::Run(alone.arguments));
     }
     Arguments::try_parse().map(|arguments| arguments.command)
+}
+
+/// The text for `stream`: on a terminal, its sentences are folded.
+pub(crate) fn for_terminal(text: String, stream: &impl IsTerminal) -> String {
+    if stream.is_terminal() { folded(&text) } else { text }
 }
 
 /// Writes text to standard output. If its reader has gone (`| head`), the rest is dropped.

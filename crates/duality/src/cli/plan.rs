@@ -71,7 +71,7 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
     let mut file = File::create_new(path).map_err(told)?;
     file.write_all(new().as_bytes()).map_err(told)?;
     log::tell(format_args!(
-        "{shown} was written: run `duality compare {shown} --check` to see what it would measure"
+        "wrote {shown}: `duality compare {shown} --check` says what it would measure"
     ));
     Ok(())
 }
@@ -411,9 +411,9 @@ mod tests {
     fn a_budget_that_is_too_short_is_refused_where_it_was_written() {
         let text = "title = 'a'\nbudget = '2s'\n[[experiment]]\nname = 'b'";
         let failure = refused(text, &flags());
-        assert!(failure.starts_with("2:10: budget: it takes "), "{failure}");
+        assert!(failure.starts_with("2:10: budget: 3 repeats"), "{failure}");
         let flags = Flags { budget: Some(Duration::from_secs(1)), ..flags() };
-        assert!(refused(text, &flags).starts_with("--budget: it takes "));
+        assert!(refused(text, &flags).starts_with("--budget: 3 repeats"));
     }
 
     #[test]

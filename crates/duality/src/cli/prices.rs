@@ -34,6 +34,8 @@ pub(super) fn find(experiments: &mut [Experiment], clock: Clock<'_>) {
                 experiment.unit_costs = costs.clone();
             }
         }
-        Err(problem) => log::tell(format_args!("no reasons will be given: {problem}")),
+        Err(problem) => {
+            log::tell(format_args!("the answer will give no reasons for differences: {problem}"));
+        }
     }
 }

@@ -24,10 +24,10 @@ pub(super) struct ReplayFlags {
     /// The place in --load-from: busiest, median, or a time such as 90s [default: anywhere]
     #[arg(long, value_name = "PLACE", help_heading = heading::CLIENTS)]
     at: Option<String>,
-    /// So many users of --load-from come at the same time: a what-if [default: 1]
+    /// How many users of --load-from come at the same time: a what-if [default: 1]
     #[arg(long, value_name = "N", help_heading = heading::CLIENTS)]
     bunch: Option<usize>,
-    /// Each client of --load-from takes its replies at most so fast, in bytes a second such as
+    /// The speed at which each client of --load-from takes its replies, in bytes a second such as
     /// 128KB: a what-if [default: as recorded]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
     client_rate: Option<u64>,

@@ -1,7 +1,7 @@
 //! `duality report`: reads earlier results, and compares two runs.
 
-use std::fs;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use duality_lab::record::Heading;
 use duality_lab::tell::answer::Answer;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::compare::Shown;
 use super::runs::{Found, Run, unwritten};
-use super::{ConstraintFlags, Failure, print, regimes};
+use super::{ConstraintFlags, Failure, for_terminal, print, regimes};
 
 /// The version of the output of `--json`.
 const VERSION: u32 = 1;
@@ -208,7 +208,8 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
         }
         print(&told.to_string())?;
     } else {
-        print(&format!("first: {first}\nsecond: {second}\n\n{}", text(&comparisons, &alone)))?;
+        let told = format!("first: {first}\nsecond: {second}\n\n{}", text(&comparisons, &alone));
+        print(&for_terminal(told, &io::stdout()))?;
     }
     if let Some(path) = &arguments.out {
         let names = [first.to_string(), second.to_string()];

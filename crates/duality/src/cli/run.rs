@@ -163,8 +163,8 @@ fn check(program: &Program) -> Result<(), Failure> {
         calls += finding.calls;
     }
     print(&format!(
-        "{}: works. {calls} system calls can be intercepted; libraries that are loaded later are \
-         checked then.\n{text}",
+        "{}: works. {calls} system calls can be intercepted.\nLibraries that are loaded later are \
+         checked when they are loaded.\n{text}",
         program.path.display()
     ))
 }

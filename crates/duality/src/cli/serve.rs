@@ -115,7 +115,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         if let Some(control) = control {
             let _ = control.unavailable(&reason);
         }
-        return Err(Failure::failed(format!("{name} under {}: {reason}", architecture.name())));
+        return Err(Failure::failed(format!(
+            "{name} under {}: {reason}; choose another architecture",
+            architecture.name()
+        )));
     }
     if let Some(how) = architecture.degraded(&options) {
         log::tell(format_args!("{} {how}", architecture.name()));

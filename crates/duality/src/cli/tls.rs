@@ -10,6 +10,23 @@ use crate::catalogue::Listed;
 /// The least stack of a connection with TLS: a handshake computes on it under threads and pools.
 const STACK: usize = 64 << 10;
 
+/// Adds to the needs of a service what TLS needs.
+///
+/// # Errors
+///
+/// The reason why the service cannot be served with TLS, and the remedy.
+pub(super) fn require(listed: &mut Listed) -> Result<(), String> {
+    if !listed.tls {
+        return Err(format!(
+            "{} reads and writes at once, which TLS cannot here: leave it out",
+            listed.name
+        ));
+    }
+    listed.needs.straight_line = true;
+    listed.stack = listed.stack.max(STACK);
+    Ok(())
+}
+
 #[derive(clap::Args)]
 pub(super) struct TlsFlags {
     /// Serve with TLS 1.2 and 1.3: the certificate, followed by those of its authorities (PEM)
@@ -25,18 +42,12 @@ pub(super) struct TlsFlags {
 impl TlsFlags {
     /// Refuses services that cannot be served so, and asks for what TLS needs.
     pub(super) fn check(&self, listed: &mut Listed) -> Result<(), Failure> {
-        if self.tls_cert.is_none() {
-            return Ok(());
+        match self.tls_cert {
+            None => Ok(()),
+            Some(_) => {
+                require(listed).map_err(|problem| Failure::misuse(format!("--tls-cert: {problem}")))
+            }
         }
-        if !listed.tls {
-            return Err(Failure::misuse(format!(
-                "--tls-cert: {} reads and writes at once, which TLS cannot here: leave it out",
-                listed.name
-            )));
-        }
-        listed.needs.straight_line = true;
-        listed.stack = listed.stack.max(STACK);
-        Ok(())
     }
 
     /// The service, with a handshake before each connection where the flags ask for it.

@@ -61,7 +61,7 @@ struct From {
     /// Keep paths with their queries. They may hold names and tokens
     #[arg(long)]
     paths: bool,
-    /// Count larger replies as so many bytes
+    /// Count larger replies as this many bytes
     #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = parse_bytes)]
     max_size: u64,
     /// What stamps of a common or combined log are of: nginx writes ends, Apache begins [default:

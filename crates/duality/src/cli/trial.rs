@@ -224,7 +224,7 @@ fn candidates(arguments: &Arguments) -> Result<Vec<Candidate>, Failure> {
     if sum > 1.0 + 1e-9 || (others > 0 && is_whole) || (others == 0 && !is_whole) {
         let remedy = match others {
             0 => "make the shares 100 % together",
-            _ => "leave something for the others",
+            _ => "leave a share for the other candidates",
         };
         return Err(misuse(format!("--share: {:.0} % in all: {remedy}", 100.0 * sum)));
     }
@@ -438,7 +438,7 @@ mod tests {
             ("--candidates epoll", "give two at least"),
             ("--candidates epoll,epoll", "two have the same name"),
             ("--candidates epoll,pool --share uring=10%", "uring is no candidate"),
-            ("--candidates epoll,pool --share epoll=100%", "leave something"),
+            ("--candidates epoll,pool --share epoll=100%", "leave a share"),
             ("--candidates epoll,pool --share epoll=10%,pool=10%", "make the shares 100 %"),
             ("--candidates epoll,pool --share epoll=0%", "give a share such as"),
             ("--candidates epoll,=pool", "NAME=ARCHITECTURE"),

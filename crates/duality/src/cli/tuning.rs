@@ -103,13 +103,13 @@ flags! {
         ///
         /// The service answers a refused connection in its own words, and `--metrics` counts it
         /// apart. The first 64 bits of an IPv6 address are the client. Behind a proxy all clients
-        /// have the proxy's address: leave it out there.
+        /// have the proxy's address: leave the flag out there.
         #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
         max_per_address: usize = None;
         /// New connections of one client address in a second; further ones are refused at once
         /// [default: no limit]
         ///
-        /// As many may come at once. Further connections are refused as by --max-per-address.
+        /// N connections may come at once. Further ones are refused as by --max-per-address.
         #[arg(long, value_parser = parse_rate, value_name = "N", help_heading = heading::LIMITS)]
         rate_per_address: usize = None;
         /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more

@@ -16,7 +16,7 @@ const USUAL: Duration = Duration::from_secs(12 * 60);
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     if arguments.baseline.is_some() {
-        let problem = "several experiments have no common one: leave it out";
+        let problem = "several experiments have no common baseline: leave it out";
         return Err(flag(Misfit::new("baseline", problem)));
     }
     let out = arguments.out();

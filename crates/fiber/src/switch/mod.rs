@@ -75,7 +75,7 @@ const fn alignment<D>() -> usize {
     if align_of::<D>() > 16 { align_of::<D>() } else { 16 }
 }
 
-/// The stack pointer of no stack.
+/// A place for a stack pointer, without one yet.
 pub(crate) const fn nowhere() -> Cell<StackPointer> {
     Cell::new(ptr::null_mut())
 }

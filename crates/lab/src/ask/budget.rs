@@ -47,9 +47,10 @@ pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), Strin
     if least > PLANNED * whole {
         let needed = (least / PLANNED).ceil();
         let with_blocks = costs.iter().any(|cost| cost.blocks > 0);
-        let blocks = if with_blocks { ", what blocks a verdict needs, and windows" } else { "" };
+        let blocks = if with_blocks { ", the fewest blocks for a verdict" } else { "" };
         return Err(format!(
-            "it takes {needed} s even with no more than {FEWEST_REPEATS} repeats{blocks} of {SHORTEST_WINDOW} s: give {needed}s, or leave out architectures or numbers of connections"
+            "{FEWEST_REPEATS} repeats{blocks} and windows of {SHORTEST_WINDOW} s take {needed} s: \
+             give {needed}s, or fewer architectures or numbers of connections"
         ));
     }
     for (experiment, cost) in experiments.iter_mut().zip(&costs) {
@@ -158,7 +159,13 @@ impl Cost {
         }
         let told = |repeats, window, warm_up| {
             let plural = if repeats == 1 { "" } else { "s" };
-            format!("{repeats} repeat{plural} of {window} s after {warm_up} s of warm-up")
+            match window > 0.0 {
+                true => {
+                    format!("{repeats} repeat{plural} of {window} s after {warm_up} s of warm-up")
+                }
+                // A load command decides how long it runs.
+                false => format!("{repeats} repeat{plural}"),
+            }
         };
         experiment.economies.push(format!(
             "to keep the budget of {:.0} s: {} in place of {}",
@@ -178,7 +185,7 @@ mod tests {
     use crate::measure::experiment::tests::experiment;
     use crate::record::design::tests::design;
 
-    /// Six cells a repeat, so often and so long.
+    /// An experiment of six cells in each repeat, with these numbers and times.
     fn asked(repeats: usize, warm_up_seconds: f64, window_seconds: f64) -> Experiment {
         let design = Design { repeats, warm_up_seconds, window_seconds, ..design() };
         Experiment { design, ..experiment() }

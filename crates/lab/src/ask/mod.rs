@@ -16,6 +16,7 @@ mod hosts;
 mod peer;
 pub mod replay;
 pub mod resolve;
+mod secure;
 pub mod settings;
 pub mod thresholds;
 pub mod timing;

@@ -135,10 +135,7 @@ fn too_much(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
 /// Finds fields that contradict each other, or are missing.
 fn nonsense(peer: &Peer) -> Option<(&'static str, &'static str)> {
     if ReadyMade::named(&peer.name).is_some() {
-        return Some((
-            "name",
-            "there is one of that name that needs no definition: choose another name",
-        ));
+        return Some(("name", "a ready-made peer has this name: choose another name"));
     }
     if peer.command.first().is_none_or(String::is_empty) {
         return Some((
@@ -148,7 +145,7 @@ fn nonsense(peer: &Peer) -> Option<(&'static str, &'static str)> {
     }
     let names_it = |words: &[String]| words.iter().any(|word| word.contains(PROGRAM));
     if !peer.build.is_empty() && !names_it(&peer.build) {
-        return Some(("build", "it is not told what to make: put {program} into it"));
+        return Some(("build", "the command does not say what to make: put {program} into it"));
     }
     if names_it(&peer.command) != names_it(&peer.build) {
         return Some((
@@ -160,12 +157,12 @@ fn nonsense(peer: &Peer) -> Option<(&'static str, &'static str)> {
         return Some(("environment", "a variable has a name without `=`"));
     }
     if !peer.texts().any(|text| text.contains("{port}")) {
-        return Some(("command", "it is not told where to listen: put {port} into it"));
+        return Some(("command", "the command does not say where to listen: put {port} into it"));
     }
     if peer.ready.as_ref().is_some_and(|text| text.trim().is_empty() || text.contains('\n')) {
         return Some((
             "ready",
-            "give a part of the line that it writes when it listens, or leave it out",
+            "give a part of the line that the peer writes when it listens, or leave `ready` out",
         ));
     }
     if peer.ready.is_some() && !peer.ask.is_empty() {

@@ -16,6 +16,7 @@ use super::counts;
 use super::footprint::Footprint;
 use super::hosts;
 use super::replay;
+use super::secure;
 use super::settings::{Misfit, Settings};
 use super::timing::Timing;
 use super::variant::Choice;
@@ -117,6 +118,8 @@ pub fn experiment(
     let settings = &with_current(settings, program, defined)?;
     let chosen = architectures(settings, program)?;
     let peers = peers(settings, defined, &chosen, program)?;
+    let speaks_http = service.page.is_some() || service.name == "http";
+    let certificate = secure::certificate(settings, &service.name, speaks_http)?;
     let behaviour = clients::behaviour(settings)?;
     let replay = replay::of(settings, &behaviour)?;
     let topology = hosts::topology(settings, &service.name)?;
@@ -135,6 +138,7 @@ pub fn experiment(
         behaviour,
         site: site(service, settings, replay.as_ref()),
         replay,
+        certificate,
         programs: PathBuf::new(),
         unavailable: BTreeMap::new(),
         degraded: (chosen.iter().filter_map(Subject::degraded))
@@ -196,6 +200,7 @@ fn design(
         concurrency: Vec::new(),
         clients: behaviour.record(),
         keep_alive: behaviour.keep_alive && service.persistent,
+        tls: false,
         repeats: REPEATS,
         // The timing depends on the number of cells, see below.
         blocks: 0,
@@ -362,7 +367,8 @@ fn peers(
             return Err(Misfit::new("peers", problem));
         }
         let peer = defined.iter().find(|peer| peer.name == *name).cloned();
-        peer.or_else(|| Some(ReadyMade::serving(service, name)?.peer())).ok_or_else(|| {
+        let ready = || Some(ReadyMade::serving(service, name)?.peer(settings.tls == Some(true)));
+        peer.or_else(ready).ok_or_else(|| {
             let names: Vec<&str> =
                 ReadyMade::of_service(service).iter().map(|ready| ready.name).collect();
             let names = names.join(", ");
@@ -383,6 +389,7 @@ fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize)
     for peer in &design.peers {
         let ready = ReadyMade::serving(&design.service, &peer.name);
         let misfit = ready.and_then(|ready| ready.misfit(&design.service, asks_demo_page));
+        let misfit = misfit.or_else(|| secure::misfit(design, peer));
         // On other hosts, the peer may be installed.
         let missing = || peer.missing().filter(|_| design.topology.is_none());
         if let Some(why) = misfit.or_else(missing) {

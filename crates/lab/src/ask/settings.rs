@@ -283,6 +283,9 @@ settings! {
         "text", "pipelined", "How guestbook talks to Redis: pipelined or separate";
     "data" data: PathBuf, Servers, values::path,
         "file", "a new one", "The file that the servers of blocks read and write";
+    "tls" tls: bool, Servers, values::any,
+        "true or false", "false", "Whether servers and clients of http speak TLS (docs/tls.md)"
+        => |tls, experiment| experiment.design.tls = *tls;
     "upstream" upstream: Vec<String>, Servers, values::texts,
         "list of texts", "a server of the lab's own", "The servers behind relay, each a HOST:PORT";
     "server-arguments" server_arguments: Vec<String>, Variants, values::texts,

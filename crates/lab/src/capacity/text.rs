@@ -261,14 +261,14 @@ pub fn text_of_check(check: &Check) -> String {
     ));
     let _ = writeln!(
         text,
-        "\n  {:<NAME$}{:>11}{:>10} {:<17}{:>9}{:>6}{:>7}",
+        "\n  {:<NAME$}{:>11}{:>10} {:<17}{:>8}{:>6}{:>7}",
         "", "connections", "predicted", "interval", "measured", "off", "memory"
     );
     for checked in &check.checked {
         let Checked { subject, connections, predicted, measured, memory_off } = checked;
-        let mark = if checked.is_within() { "" } else { " !" };
+        let mark = if checked.is_within() { "" } else { "!" };
         let line = format!(
-            "  {:<NAME$}{:>11}{:>10} {:<17}{:>9}{:>6}{:>7}{mark}",
+            "  {:<NAME$}{:>11}{:>10} {:<17}{:>8}{:>6}{:>7}{mark}",
             name(subject),
             grouped(*connections as f64),
             duration(predicted.value),

@@ -39,7 +39,7 @@ impl OwnUpstream {
 }
 
 /// The addresses behind the relays of an experiment, which may have its `own` server there.
-pub(crate) fn addresses(
+pub(super) fn addresses(
     experiment: &Experiment,
     own: Option<&OwnUpstream>,
 ) -> Result<Vec<SocketAddr>, NoServer> {

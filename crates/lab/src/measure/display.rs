@@ -149,7 +149,7 @@ impl Display {
         let longest = design.subjects().map(|name| name.chars().count()).max();
         let width = longest.map_or(12, |longest| longest.max(12));
         live.table[0].set_message("So far: requests/s, then processor time above the least");
-        let mut heading = format!("{:<width$}", "connections");
+        let mut heading = format!("{:<width$}", design.counted().noun());
         for concurrency in &design.concurrency {
             let _ = write!(heading, "{:>12}", concurrency.to_string());
         }

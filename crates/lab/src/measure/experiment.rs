@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use duality_load::{Crowd, Options, Pattern, Relay, Stop, Target, TargetError};
+use duality_load::{Crowd, Options, Pattern, Relay, Stop, Target, TargetError, Trust};
 use serde::{Deserialize, Serialize};
 
 use super::behaviour::Behaviour;
+use super::certificate::Certificate;
 use super::recording::Replay;
 use super::store::Store;
 use super::upstream::Upstream;
@@ -41,6 +42,9 @@ pub struct Experiment {
     /// The recording that is replayed, if there is one.
     #[serde(skip)]
     pub replay: Option<Replay>,
+    /// The certificate of servers with TLS. `None` without TLS, and if the servers bring their own.
+    #[serde(skip)]
+    pub certificate: Option<Certificate>,
     /// The servers' store.
     pub store: Option<Store>,
     /// What relays pass requests on to. `None` for a service that is no relay.
@@ -165,6 +169,7 @@ impl Experiment {
             cpus: design.client_cpus.clone(),
             // Arrivals are the same for all architectures, and differ between repeats.
             seed: design.seed.wrapping_add(cell.repeat as u64),
+            trust: if design.tls { Trust::Anything } else { Trust::default() },
             ..Options::new(self.target(address)?)
         };
         Ok(match &self.replay {
@@ -234,7 +239,8 @@ impl Experiment {
         }
         let service = if self.speaks_http { "http" } else { self.design.service.as_str() };
         let path = Target::default_page(service).map_or("", |_| &self.design.path);
-        let target = format!("{service}://{address}{path}");
+        let secure = if self.design.tls { "s" } else { "" };
+        let target = format!("{service}{secure}://{address}{path}");
         target.parse().map_err(|error: TargetError| error.to_string())
     }
 
@@ -291,6 +297,7 @@ pub(crate) mod tests {
             unavailable: BTreeMap::new(),
             degraded: vec![],
             replay: None,
+            certificate: None,
             store: None,
             upstream: None,
             listen: loopback(),

@@ -10,6 +10,7 @@
 
 pub mod behaviour;
 mod behind;
+pub mod certificate;
 pub mod child;
 mod clock;
 mod command;

@@ -71,7 +71,7 @@ pub const TERMS: [Term; 11] = [
     },
     Term {
         name: "kernel switches",
-        about: "switches of the kernel to another thread or process, or to none, and back from rest",
+        about: "the kernel's switches to another thread or process, or to rest and back",
         letter: 'K',
         colour: "#882255",
         operations: &[Operation::KernelSwitch, Operation::Rest, Operation::Interruption],

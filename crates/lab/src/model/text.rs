@@ -51,8 +51,15 @@ fn stacked(workload: &Workload) -> String {
         connections(workload.connections)
     );
     text += &aligned(&lines);
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (architecture, why) in &workload.missing {
-        let _ = writeln!(text, "{architecture}: not modelled: {why}");
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, architectures)) => architectures.push(architecture),
+            None => reasons.push((why, vec![architecture])),
+        }
+    }
+    for (why, architectures) in reasons {
+        let _ = writeln!(text, "not modelled: {}: {why}", architectures.join(", "));
     }
     text
 }
@@ -105,7 +112,10 @@ fn variation(model: &Model) -> String {
         line.extend([number(row.fitted), number(workload.noise)]);
         lines.push(line);
     }
-    let mut text = "Coefficient of variation of t_independent over the architectures, each term taken off in turn\n".to_owned();
+    let mut text =
+        "Coefficient of variation of t_independent over the architectures: with no term \
+                    taken off, then with one term more in each column\n"
+            .to_owned();
     text += &aligned(&lines);
     let told = match factors {
         Ok(factors) => {
@@ -113,7 +123,7 @@ fn variation(model: &Model) -> String {
             let told: Vec<String> = terms
                 .filter_map(|(term, factor)| Some(format!("{} {:.2}", term.name, factor?)))
                 .collect();
-            format!("not of the model; prices multiplied by {}", told.join(", "))
+            format!("no part of the model; prices multiplied by {}", told.join(", "))
         }
         Err(reason) => format!("withheld: {reason}"),
     };
@@ -141,9 +151,10 @@ fn deviations(workload: &Workload, row: &Coefficients) -> String {
         })
         .collect();
     match told.as_slice() {
-        [] => format!("{at}: above {AIM} ({last:.3}), and all a little\n"),
+        [] => format!("{at}: not explained ({last:.3} is above {AIM}); all deviate a little\n"),
         told => format!(
-            "{at}: above {AIM} ({last:.3}); t_independent is off the median under {}\n",
+            "{at}: not explained ({last:.3} is above {AIM}); t_independent differs from the median \
+             under {}\n",
             told.join(", ")
         ),
     }
@@ -186,7 +197,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..headers).map(width).collect();
     let mut text = String::new();
     for line in lines {
-        let mut row = String::new();
+        let mut row = "  ".to_owned();
         for (column, cell) in line.iter().enumerate() {
             let _ = match widths.get(column) {
                 Some(width) if column == 0 => write!(row, "{cell:<width$}"),

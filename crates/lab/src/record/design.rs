@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use super::{Carrier, Peer, Recording, Topology, Ways};
-use crate::format::listed;
+use crate::format::{Counted, listed};
 use crate::random::{SplitMix64, shuffle};
 
 /// The design: all properties that a resumed experiment must share with the earlier run.
@@ -43,6 +43,9 @@ pub struct Design {
     pub clients: Clients,
     /// Whether a connection carries several requests, one after another.
     pub keep_alive: bool,
+    /// Whether servers and clients speak TLS.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tls: bool,
     /// The number of repeats of each cell: the number of sessions, each with fresh servers.
     pub repeats: usize,
     /// The number of blocks after the cells in each session. 0 if servers are only measured in
@@ -170,6 +173,14 @@ impl Design {
         self.architectures.iter().map(String::as_str).chain(peers)
     }
 
+    /// The things that [`concurrency`](Self::concurrency) counts.
+    pub fn counted(&self) -> Counted {
+        match self.recording {
+            None => Counted::Connections,
+            Some(_) => Counted::Users,
+        }
+    }
+
     /// The planned number of blocks at each number of connections, in each group.
     pub fn planned_blocks(&self) -> usize {
         self.repeats.saturating_mul(self.blocks)
@@ -217,6 +228,11 @@ pub struct Clients {
     /// The number of addresses of all connections. `None` means as many as needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<NonZeroU32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -302,6 +318,7 @@ pub(crate) mod tests {
             load_command: None,
             clients: Clients::default(),
             keep_alive: true,
+            tls: false,
             repeats: 3,
             blocks: 0,
             warm_up_seconds: 0.2,

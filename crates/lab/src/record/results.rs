@@ -181,7 +181,7 @@ pub fn read(paths: &[PathBuf]) -> Result<(Heading, Records), Error> {
     Ok((heading, Records { cells: latest(cells), blocks }))
 }
 
-/// The cells that need no measurement. A failed cell needs one.
+/// The cells that need no measurement. A failed cell must be measured again.
 pub fn done(cells: &[Cell]) -> BTreeSet<CellKey> {
     let ended = cells.iter().filter(|cell| !matches!(cell.outcome, Outcome::Failed { .. }));
     ended.map(Cell::key).collect()

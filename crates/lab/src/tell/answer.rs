@@ -29,13 +29,7 @@ impl<'a> Answer<'a> {
     /// All tables, warnings and sentences for the terminal: see [`Summary::render_text`].
     pub fn render_text(&self, baseline: Option<&str>) -> String {
         let Self { heading, records, summary, recommendation } = self;
-        let text = summary.render_text(recommendation, baseline);
-        match heading.design.recording {
-            None => text,
-            Some(_) => {
-                let own = replay::text(heading, &recommendation.headroom, &records.cells);
-                own + &replay::in_users(&text)
-            }
-        }
+        let own = replay::text(heading, &recommendation.headroom, &records.cells);
+        own + &summary.render_text(recommendation, baseline)
     }
 }

@@ -19,3 +19,5 @@ pub mod report;
 mod screen;
 pub mod summary;
 mod text;
+
+pub use screen::folded;

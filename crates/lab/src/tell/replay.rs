@@ -146,26 +146,7 @@ fn rounded(value: f64) -> f64 {
     (value / unit).round() * unit
 }
 
-/// Changes words for a replay: numbers of connections become multiples of the recording's users.
-pub fn in_users(text: &str) -> String {
-    let mut told = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(" connection") {
-        let (before, after) = rest.split_at(at);
-        told.push_str(before);
-        let counted = before.ends_with(|last: char| last.is_ascii_digit());
-        let word = if after.starts_with(" connections") { " connections" } else { " connection" };
-        told.push_str(match (counted, word) {
-            (true, " connection") => " time your users",
-            (true, _) => " times your users",
-            (false, word) => word,
-        });
-        rest = &after[word.len()..];
-    }
-    told + rest
-}
-
-/// The recording and the headroom, as lines for a terminal.
+/// The recording and the headroom, as lines for a terminal. Empty without a recording.
 pub(super) fn text(heading: &Heading, headroom: &[Headroom], cells: &[Cell]) -> String {
     let mut text = String::new();
     let Some(recording) = &heading.design.recording else { return text };
@@ -284,18 +265,6 @@ pub(super) fn sent(cells: &[Cell]) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_of_connections_are_counts_of_users() {
-        for (text, told) in [
-            ("the best at 1,000 connections.", "the best at 1,000 times your users."),
-            ("at 1 connection and 10 connections", "at 1 time your users and 10 times your users"),
-            ("leaves connections without a reply", "leaves connections without a reply"),
-            ("", ""),
-        ] {
-            assert_eq!(in_users(text), told);
-        }
-    }
 
     #[test]
     fn bounds_are_round() {

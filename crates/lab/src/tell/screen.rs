@@ -22,13 +22,12 @@ use std::path::Path;
 use anstyle::Style;
 use duality_load::WarningKind;
 
-use crate::format::{bytes, connections, duration, grouped};
+use crate::format::{bytes, duration, grouped};
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::rows::{Fault, Figures, Medians, Row};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::answer::Answer;
 use crate::tell::recommendation::{disturbed_briefly, network_of};
-use crate::tell::replay::in_users;
 use crate::tell::summary::Summary;
 
 /// The most columns of a line.
@@ -75,10 +74,7 @@ impl Answer<'_> {
         for line in warnings.iter().chain(&foot) {
             let _ = writeln!(screen, "{line}");
         }
-        match self.heading.design.recording {
-            None => screen,
-            Some(_) => in_users(&screen),
-        }
+        screen
     }
 
     /// The answer: the first sentence, and further sentences that fit.
@@ -123,7 +119,7 @@ impl Answer<'_> {
             Some(current) => format!("beside {current}"),
             None => "beside the best".to_owned(),
         };
-        let mut heading = format!("{:<NAME$}", format!("At {}", connections(busiest)));
+        let mut heading = format!("{:<NAME$}", format!("At {}", summary.at(busiest)));
         for (name, width) in FIGURES {
             let _ = write!(heading, "{name:>width$}");
         }
@@ -338,6 +334,16 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
+/// The text with its sentences folded at the width of a terminal. Rows of tables begin with two
+/// spaces, and stay whole.
+pub fn folded(text: &str) -> String {
+    let fold = |line: &str| match line.starts_with("  ") {
+        true => line.to_owned(),
+        false => wrapped(line, usize::MAX).join("\n"),
+    };
+    text.split('\n').map(fold).collect::<Vec<String>>().join("\n")
+}
+
 /// The text, cut if it is wider than a terminal.
 pub(crate) fn fit(text: &str) -> String {
     match textwrap::core::display_width(text) > COLUMNS {
@@ -356,4 +362,21 @@ fn narrow(name: &str) -> String {
 
 fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_folded_and_rows_are_not() {
+        let row = format!("  epoll{}", " 1,000 µs".repeat(12));
+        let words = "word ".repeat(30);
+        let text = format!("{words}\n{row}\n\nlast\n");
+        let folded = folded(&text);
+        let lines: Vec<&str> = folded.lines().collect();
+        assert_eq!(lines[2..], [&*row, "", "last"]);
+        assert_eq!(lines[..2].join(" "), words.trim_end());
+        assert!(lines[0].len() <= COLUMNS && folded.ends_with('\n'));
+    }
 }

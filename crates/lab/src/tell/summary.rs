@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use duality_load::{Warning, WarningKind};
 
-use crate::format::how_many;
+use crate::format::{Counted, how_many};
 use crate::judge::constraints::{self, Check};
 use crate::judge::rows::{self, Fault, Figures, Medians, Row};
 use crate::judge::verdict::{self, Question, Verdict};
@@ -27,8 +27,10 @@ pub struct Summary {
     pub peers: BTreeSet<String>,
     /// The question about the ways to run one program, if the experiment compares such ways.
     pub ways: Option<Ways>,
-    /// The numbers of open connections, in the order of the design.
+    /// The numbers of open connections or users, in the order of the design.
     pub concurrency: Vec<usize>,
+    /// Which of the two.
+    pub counted: Counted,
     /// The planned number of measurements of each cell.
     pub repeats: usize,
     /// The number of cells of the design.
@@ -113,6 +115,7 @@ impl Summary {
                 .collect(),
             ways: design.ways.clone(),
             concurrency: design.concurrency.clone(),
+            counted: design.counted(),
             repeats: design.repeats,
             planned: design.cells(),
             done: latest.len(),
@@ -183,6 +186,16 @@ impl Summary {
             .filter_map(|row| Some((row, row.medians()?)))
             .filter(|(_, medians)| medians.faults().is_empty())
             .collect()
+    }
+
+    /// A load in words: `1,000 connections`, `1,000 times your users`.
+    pub fn at(&self, concurrency: usize) -> String {
+        self.counted.one(concurrency)
+    }
+
+    /// Loads in words: `10, 100 and 1,000 connections`.
+    pub fn at_all(&self, loads: &[usize]) -> String {
+        self.counted.several(loads)
     }
 
     /// The verdict at a number of connections.
@@ -271,5 +284,12 @@ impl Summary {
             }
         }
         notes.into_iter().map(|(note, at)| format!("{note} (at {})", at.join(", "))).collect()
+    }
+}
+
+impl Verdict {
+    /// The load in words: `1,000 connections`, `1,000 times your users`.
+    pub(super) fn at(&self) -> String {
+        self.counted.one(self.concurrency)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::format::{bytes, connections, duration, multiple, rate};
+use crate::format::{bytes, duration, multiple, rate};
 use crate::judge::rows::{Figures, Medians, Row};
 use crate::statistics::{Estimate, ratio};
 use crate::tell::recommendation::Recommendation;
@@ -80,7 +80,7 @@ impl Summary {
     /// One row for each subject, one column for each concurrency.
     fn grid(&self, text: &mut String, title: &str, show: impl Fn(&Row, &Medians) -> String) {
         let mut lines = vec![vec![String::new()]];
-        lines[0].extend(self.concurrency.iter().map(|&count| connections(count) + "  "));
+        lines[0].extend(self.concurrency.iter().map(|&count| self.at(count) + "  "));
         for name in &self.subjects {
             let cells = self.of_subject(name).map(|row| match &row.figures {
                 // The mark refers to the warnings beneath the tables.
@@ -107,7 +107,11 @@ impl Summary {
 
     /// Reasons and warnings.
     fn notes(&self, text: &mut String) {
-        let notes: Vec<String> = self.missing().into_iter().chain(self.warnings()).collect();
+        let warnings = self.warnings();
+        if !warnings.is_empty() {
+            text.push_str("✗: do not trust the figure. !: see the warnings. They follow:\n");
+        }
+        let notes: Vec<String> = self.missing().into_iter().chain(warnings).collect();
         for note in &notes {
             writeln!(text, "! {note}").expect("a String takes all");
         }

@@ -140,6 +140,12 @@ impl Trial {
         }
     }
 
+    /// Makes the load a recording, so that the counts are times its users.
+    pub(crate) fn of_recording(mut self) -> Self {
+        self.heading.design.recording = Some(fixtures::recording());
+        self
+    }
+
     /// Has requests of a subject fail in its first slice of a block.
     pub(crate) fn with_failures(
         mut self,

@@ -70,19 +70,20 @@ impl OpenLoop {
     pub(super) fn lines(&self, corrected: &Latency) -> Vec<(&'static str, String)> {
         let heads = ["mean", "50 %", "90 %", "99 %", "99.9 %", "max"];
         let head: String = heads.map(|head| format!("{head:>9}")).concat();
-        let row = |latency: &Latency, meaning: &str| {
+        let row = |latency: &Latency| {
             let Latency { mean, p50, p90, p99, p99_9, max, .. } = *latency;
             let values = [mean, p50, p90, p99, p99_9, max];
-            let cells = values.map(|value| format!("{:>9}", duration(value))).concat();
-            format!("{cells}   {meaning}")
+            values.map(|value| format!("{:>9}", duration(value))).concat()
         };
         vec![
             ("", format!("{} were due, of which {} were not sent in time", self.due, self.unsent)),
             ("latency", head),
-            ("  corrected", row(corrected, "from when it was due")),
-            ("  raw", row(&self.raw_latency_us, "from when it was sent")),
-            ("send lag", row(&self.send_lag_us, "from due to sent")),
-            ("  generator's", row(&self.generator_lag_us, "though a connection was free")),
+            ("  corrected", row(corrected)),
+            ("  raw", row(&self.raw_latency_us)),
+            ("send lag", row(&self.send_lag_us)),
+            ("  generator's", row(&self.generator_lag_us)),
+            ("", "corrected: from due to reply; raw: from sent to reply;".to_owned()),
+            ("", "send lag: from due to sent; generator's: a connection was free".to_owned()),
         ]
     }
 
@@ -102,8 +103,8 @@ impl OpenLoop {
         let waited = self.send_lag_us.p99 - self.generator_lag_us.p99;
         (waited > OWN_SHARE * corrected.p99).then(|| {
             format!(
-                "All {} connections were busy: one request in a hundred waited {} or more for one. If the \
-                 server can carry more of them, try more (`load -c`, `compare -c`).",
+                "All {} connections were busy: one request in a hundred waited {} or more for a \
+                 connection. If the server can carry more, raise their number (`load -c`, `compare -c`).",
                 report.connections,
                 duration(self.send_lag_us.p99)
             )
@@ -113,7 +114,7 @@ impl OpenLoop {
     /// Whether fewer correct replies came than were due. Requests under way as the window closes
     /// count as answered.
     pub(super) fn fell_short(&self, report: &Report) -> bool {
-        // By Little's law, for answered requests only. Neglected requests do not excuse a server.
+        // By Little's law, for answered requests only: an unanswered one is not under way.
         let under_way = report.requests_per_second * self.raw_latency_us.mean / 1e6;
         let under_way = under_way.ceil() + 1.0;
         (report.requests as f64 + under_way) < KEPT_UP * self.asked(report) as f64
@@ -122,7 +123,7 @@ impl OpenLoop {
     /// The number of requests that a server answers if it keeps up: those that were due. In a
     /// replay, no request follows an unanswered one. So this is the number of requests in the
     /// recording.
-    fn asked(&self, report: &Report) -> u64 {
+    pub(super) fn asked(&self, report: &Report) -> u64 {
         report.replayed.as_ref().map_or(self.due, |replayed| replayed.requests as u64)
     }
 
@@ -199,10 +200,12 @@ http://127.0.0.1:8080/: open loop, poisson arrivals, 100 connections, keep-alive
   requests        49990 correct, none failed
                   50000 were due, of which 2 were not sent in time
   latency              mean     50 %     90 %     99 %   99.9 %      max
-    corrected        699 µs   200 µs   200 µs   200 µs  90.2 ms   100 ms   from when it was due
-    raw              200 µs   200 µs   200 µs   200 µs   210 µs   210 µs   from when it was sent
-  send lag           521 µs  20.0 µs  20.0 µs  20.0 µs  90.2 ms   100 ms   from due to sent
-    generator's     20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs   though a connection was free
+    corrected        699 µs   200 µs   200 µs   200 µs  90.2 ms   100 ms
+    raw              200 µs   200 µs   200 µs   200 µs   210 µs   210 µs
+  send lag           521 µs  20.0 µs  20.0 µs  20.0 µs  90.2 ms   100 ms
+    generator's     20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs
+                  corrected: from due to reply; raw: from sent to reply;
+                  send lag: from due to sent; generator's: a connection was free
   measured load   1.0 of 100
   connections     100 of 100 served, 100 opened
   received        152 MB (15.2 MB/s)
@@ -256,6 +259,19 @@ The server kept up, and the generator was not the limit: it used 25 % of its cor
         let told = report.failure().unwrap();
         assert!(told.contains("40000 of 50000 requests that were due were answered"), "{told}");
         assert_eq!(open_report().failure(), None);
+        // In a replay, a late reply delays what follows it, so fewer requests become due.
+        let replayed = serde_json::json!({
+            "users": 1, "speed": 1.0, "seed": 1, "connections": 10, "open_before": 0,
+            "left_waiting": 0, "requests": 60_000,
+            "fidelity": {
+                "planned": 40_000, "sent": 40_000, "gaps_distance": 0.0, "requests_distance": 0.0,
+                "lag_p99_us": 10.0,
+            },
+        });
+        let replayed = Some(serde_json::from_value(replayed).unwrap());
+        let told = Report { replayed, ..report }.failure().unwrap();
+        assert!(told.contains("40000 of 60000 requests of the piece were answered"), "{told}");
+        assert!(told.ends_with("replay fewer --users"), "{told}");
     }
 
     #[test]

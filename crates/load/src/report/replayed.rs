@@ -53,7 +53,7 @@ impl Replayed {
         lines.extend(self.fidelity.dispersion().map(|told| ("dispersion", told)));
         let priority = match &self.no_real_time {
             None => "real-time".to_owned(),
-            Some(why) => format!("ordinary, for real-time was refused: {why}"),
+            Some(why) => format!("ordinary: real-time was refused: {why}"),
         };
         lines.push(("priority", priority));
         if !self.inferred.is_empty() {

@@ -38,11 +38,15 @@ impl Report {
             let remedy = "see the warnings for the kinds, and ask for less (-c, -R)";
             Some(format!("{target}: {failed} of {all} requests failed: {remedy}"))
         } else if let Some(open) = self.open_loop.as_ref().filter(|open| open.fell_short(self)) {
-            let remedy = "ask for less (-R), or for what the server can do (--slo)";
-            Some(format!(
-                "{target}: only {} of {} requests that were due were answered: {remedy}",
-                self.requests, open.due
-            ))
+            let (what, remedy) = match self.replayed {
+                None => (
+                    "requests that were due",
+                    "ask for less (-R), or for what the server can do (--slo)",
+                ),
+                Some(_) => ("requests of the piece", "replay fewer --users"),
+            };
+            let (answered, asked) = (self.requests, open.asked(self));
+            Some(format!("{target}: only {answered} of {asked} {what} were answered: {remedy}"))
         } else {
             let problem = self.invalid.values().next()?;
             Some(format!("{target}: the figures are invalid: {problem}"))

@@ -9,6 +9,9 @@ use crate::fidelity::Replayed;
 /// A measured load below this share of the offered one has a cause other than the server's speed.
 const UNUSED_LOAD: f64 = 0.9;
 
+/// The most columns of a figure, beside its name on a terminal of 80.
+const FIGURE: usize = 62;
+
 impl Report {
     /// The report as text: figures, then warnings, then the verdict. Ends with a line end.
     pub fn render_text(&self) -> String {
@@ -32,7 +35,7 @@ impl Report {
             self.window_seconds
         );
         for (name, value) in self.lines() {
-            let _ = writeln!(text, "  {name:<16}{value}");
+            row(&mut text, name, &value);
         }
         text.push_str(&self.crowd_text());
         text.push('\n');
@@ -70,7 +73,7 @@ impl Report {
             if text.is_empty() {
                 text.push_str("\nbeside the measured connections\n\n");
             }
-            let _ = writeln!(text, "  {:<16}{fate}", kind.replace('-', " "));
+            row(&mut text, &kind.replace('-', " "), &fate.to_string());
         }
         text
     }
@@ -184,6 +187,25 @@ fn three_digits(value: f64) -> String {
         _ => 0,
     };
     format!("{value:.decimals$}")
+}
+
+/// Writes a figure beside its name.
+fn row(text: &mut String, name: &str, value: &str) {
+    for (place, line) in folded(value).into_iter().enumerate() {
+        let _ = writeln!(text, "  {:<16}{line}", if place == 0 { name } else { "" });
+    }
+}
+
+/// The lines of a figure, broken at spaces.
+fn folded(value: &str) -> Vec<&str> {
+    let (mut lines, mut rest) = (Vec::new(), value);
+    while let Some((end, _)) = rest.char_indices().nth(FIGURE) {
+        let Some(at) = rest[..=end].rfind(' ').filter(|&at| at > 0) else { break };
+        lines.push(&rest[..at]);
+        rest = &rest[at + 1..];
+    }
+    lines.push(rest);
+    lines
 }
 
 #[cfg(test)]

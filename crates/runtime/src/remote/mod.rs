@@ -48,8 +48,8 @@ pub(crate) enum Message {
     Close(LoopId, Token, OwnedFd),
 }
 
-/// A loop among all loops that the process has had. After 65,536 loops with its number, an id is
-/// reused.
+/// A loop among all loops that the process has had. An id is used again after 65,536 loops with the
+/// same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoopId {
     number: u16,

@@ -107,8 +107,8 @@ pub fn prepare_records(limit: usize) -> io::Result<()> {
     // SAFETY: the mapping is aligned to a page, longer than the counts, never unmapped, and all
     // zeroes, which is a valid value of atomic integers.
     let counts = unsafe { memory.cast::<Counts>().as_ref() };
-    // SAFETY: the rows follow the counts within the mapping, aligned to 128 bytes. All else is as
-    // above.
+    // SAFETY: the rows follow the counts within the mapping, aligned to 128 bytes. The mapping is
+    // never unmapped, and its zeroes are valid rows.
     let rows = unsafe {
         let first: NonNull<Row> = memory.add(size_of::<Counts>()).cast();
         slice::from_raw_parts(first.as_ptr(), limit)

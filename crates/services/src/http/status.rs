@@ -30,15 +30,18 @@ pub const MOVED_PERMANENTLY: Status =
     Status::new(301, "Moved Permanently", "This is a directory; its address ends with a slash.");
 /// 303 See Other.
 pub const SEE_OTHER: Status =
-    Status::new(303, "See Other", "It is done; what there is to see is at another address.");
+    Status::new(303, "See Other", "It is done; the result is at another address.");
 /// 304 Not Modified.
 pub const NOT_MODIFIED: Status = Status::new(304, "Not Modified", "");
 /// 400 Bad Request.
 pub const BAD_REQUEST: Status =
     Status::new(400, "Bad Request", "The request is not well-formed HTTP.");
 /// 403 Forbidden.
-pub const FORBIDDEN: Status =
-    Status::new(403, "Forbidden", "The server may not read this, or does not serve what it is.");
+pub const FORBIDDEN: Status = Status::new(
+    403,
+    "Forbidden",
+    "The server may not read this file, or does not serve files of its kind.",
+);
 /// 404 Not Found.
 pub const NOT_FOUND: Status = Status::new(404, "Not Found", "There is nothing by this name.");
 /// 405 Method Not Allowed.
@@ -69,13 +72,16 @@ pub const UNSUPPORTED_MEDIA_TYPE: Status = Status::new(
 pub const RANGE_NOT_SATISFIABLE: Status =
     Status::new(416, "Range Not Satisfiable", "The file ends before the range that was asked for.");
 /// 417 Expectation Failed.
-pub const EXPECTATION_FAILED: Status =
-    Status::new(417, "Expectation Failed", "The server does not know what is expected of it.");
+pub const EXPECTATION_FAILED: Status = Status::new(
+    417,
+    "Expectation Failed",
+    "The server does not support what the field Expect asks for.",
+);
 /// 421 Misdirected Request.
 pub const MISDIRECTED_REQUEST: Status = Status::new(
     421,
     "Misdirected Request",
-    "The address is one of https, and this connection is not secured.",
+    "The address is for https, but this connection has no TLS.",
 );
 /// 422 Unprocessable Content.
 pub const UNPROCESSABLE_CONTENT: Status = Status::new(422, "Unprocessable Content", "");

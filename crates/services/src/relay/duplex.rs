@@ -207,7 +207,7 @@ impl Duplex<'_, '_, '_> {
     /// Takes what a wait brought.
     fn settle(&mut self, step: Step) -> io::Result<Option<Ended>> {
         if let Some(sent) = step.to_upstream {
-            self.sent_upstream(sent);
+            self.sent_upstream(sent.ok());
         }
         if let Some(received) = step.from_client
             && let Some(ended) = self.received_from_client(received?)
@@ -234,11 +234,12 @@ impl Duplex<'_, '_, '_> {
         })
     }
 
-    fn sent_upstream(&mut self, sent: io::Result<usize>) {
+    /// Notes the bytes that the upstream has taken. `None` if the upstream takes no more.
+    fn sent_upstream(&mut self, sent: Option<usize>) {
         match sent {
-            Ok(length) => self.forwarded += length,
+            Some(length) => self.forwarded += length,
             // It may have replied before. The reply is all that still matters.
-            Err(_) => {
+            None => {
                 self.is_refused = true;
                 self.forwarded = self.forward.gathered().len();
             }

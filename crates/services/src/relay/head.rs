@@ -175,11 +175,11 @@ impl<'h, 'b> Named<'h, 'b> {
     /// Whether a field goes on to the next hop.
     fn passes(&self, name: &str) -> bool {
         let is = |known: &&str| name.eq_ignore_ascii_case(known);
-        if HOP_BY_HOP.iter().any(|known| is(&known)) {
+        if HOP_BY_HOP.iter().any(&is) {
             return false;
         }
         !self.any
-            || NOT_REMOVABLE.iter().any(|known| is(&known))
+            || NOT_REMOVABLE.iter().any(is)
             || !options(self.fields).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
     }
 }

@@ -12,7 +12,7 @@ const REDIS_PORT: u16 = 6379;
 ///
 /// Written `sqlite:PATH`, `sqlite:PATH?synchronous=full`, or
 /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`. In the last form, `%` and two hexadecimal
-/// digits stand for a byte of user or password. An IPv6 address stands in brackets. `Display` and
+/// digits stand for a byte of user or password. Write an IPv6 address in brackets. `Display` and
 /// `Debug` show `***` in place of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
@@ -184,7 +184,7 @@ fn parse_redis(server: &str) -> Result<Location, &'static str> {
     };
     let (user, password) = match credentials.map(|credentials| credentials.split_once(':')) {
         None => (None, None),
-        Some(None) => return Err("before `@` stands :PASSWORD or USER:PASSWORD"),
+        Some(None) => return Err("write :PASSWORD or USER:PASSWORD before `@`"),
         Some(Some((user, password))) => {
             const ENCODING: &str = "user or password is not percent-encoded UTF-8";
             let user = percent_decoded(user).ok_or(ENCODING)?;
@@ -195,7 +195,7 @@ fn parse_redis(server: &str) -> Result<Location, &'static str> {
     let (place, database) = match place.split_once('/') {
         None | Some((_, "")) => (place.trim_end_matches('/'), 0),
         Some((place, database)) => {
-            (place, database.parse().map_err(|_| "after `/` stands the number of a database")?)
+            (place, database.parse().map_err(|_| "write the number of a database after `/`")?)
         }
     };
     let (host, port) = parse_address(place)?;
@@ -207,10 +207,10 @@ fn parse_address(place: &str) -> Result<(&str, u16), &'static str> {
     let (host, port) = match place.strip_prefix('[') {
         Some(bracketed) => {
             let (host, rest) = bracketed.split_once(']').ok_or("the bracket is not closed")?;
-            host.parse::<Ipv6Addr>().map_err(|_| "in brackets stands an IPv6 address")?;
+            host.parse::<Ipv6Addr>().map_err(|_| "put an IPv6 address into the brackets")?;
             let port = rest.strip_prefix(':');
             if port.is_none() && !rest.is_empty() {
-                return Err("after the bracket stands :PORT");
+                return Err("write :PORT after the bracket");
             }
             (host, port)
         }
@@ -226,7 +226,7 @@ fn parse_address(place: &str) -> Result<(&str, u16), &'static str> {
         match port {
             None => REDIS_PORT,
             Some(port) => port.parse().ok().filter(|&port| port != 0).ok_or(
-                "the port is a number from 1 to 65535 (an IPv6 address stands in brackets)",
+                "the port is a number from 1 to 65535 (write an IPv6 address in brackets)",
             )?,
         };
     Ok((host, port))

@@ -3,6 +3,7 @@
 mod output;
 mod requests;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +24,7 @@ use duality_runtime::log;
 
 use self::output::Format;
 use self::requests::RequestFlags;
-use super::{ClientFlags, Failure, flag, heading, print};
+use super::{ClientFlags, Failure, flag, for_terminal, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
 const FIRST_RATE: f64 = 1_000.0;
@@ -51,7 +52,6 @@ Examples:
       exit code 1 if p99 is above 10 ms, or if the load failed
   duality load --urls urls.txt --values users.csv http://127.0.0.1:8080
       requests from a file, each connection with the values of one line
-
   duality load --trace my.trace --users 10 http://127.0.0.1:8080/
       the load of an access log, as ten times as many people would make it
       (docs/replay.md)
@@ -115,11 +115,11 @@ pub(super) struct Arguments {
     /// Replay the piece from there: busiest, median, or a time such as 90s [default: anywhere]
     #[arg(long, value_name = "PLACE", requires = "trace", value_parser = parse_place, help_heading = heading::CLIENTS)]
     at: Option<At>,
-    /// So many users of --trace come at the same time: a what-if [default: 1]
+    /// How many users of --trace come at the same time: a what-if [default: 1]
     #[arg(long, value_name = "N", requires = "trace", help_heading = heading::CLIENTS)]
     bunch: Option<usize>,
-    /// Each client of --trace takes its replies at most so fast, in bytes a second such as 128KB: a
-    /// what-if [default: as recorded]
+    /// The speed at which each client of --trace takes its replies, in bytes a second such as
+    /// 128KB: a what-if [default: as recorded]
     #[arg(long, value_name = "BYTES", requires = "trace", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
     client_rate: Option<u64>,
     /// Trust the authorities in this file (PEM) for https:// [default: those of the system]
@@ -184,7 +184,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             (output::goodput(&found, format), Vec::from_iter(found.failure()))
         }
     };
-    print(&text.map_err(unreadable)?)?;
+    let text = text.map_err(unreadable)?;
+    let is_text = matches!(format, Format::Text);
+    print(&if is_text { for_terminal(text, &io::stdout()) } else { text })?;
     let Some((last, others)) = failures.split_last() else { return Ok(()) };
     for why in others {
         log::tell(format_args!("duality: {why}"));

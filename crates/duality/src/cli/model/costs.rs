@@ -89,7 +89,9 @@ pub(in crate::cli) fn unit_costs(
     })?;
     if let Some(limit) = limit.filter(|_| until.is_some_and(|until| Instant::now() >= until)) {
         let seconds = limit.as_secs_f64().ceil();
-        return Err(Failure::failed(format!("the unit costs take longer than {seconds} s here")));
+        return Err(Failure::failed(format!(
+            "measuring unit costs takes longer than {seconds} s here"
+        )));
     }
     let missing = missing(&rows);
     if let Some((name, why)) = missing.first().filter(|_| missing.len() == rows.len()) {

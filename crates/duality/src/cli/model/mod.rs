@@ -3,9 +3,9 @@
 mod costs;
 mod workloads;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use duality_costs::run::Effort;
 use duality_lab::ask::settings::parse_duration;
@@ -16,7 +16,7 @@ pub(super) use costs::unit_costs;
 
 use duality_runtime::log;
 
-use super::{Failure, load, print};
+use super::{Failure, for_terminal, load, print};
 use crate::catalogue::Catalogue;
 
 /// The flags about a model. The flags of unit costs must conflict with these flags, because clap
@@ -64,7 +64,7 @@ Unit costs (--costs), in ns each; memory in bytes for each task:
               need not wait (call-converted)
   offload     work that does nothing, done by a helper thread (in place under
               block)
-  kernel      what the kernel asks: a system call (-call), one in vain
+  kernel      what the kernel takes: a system call (-call), one in vain
               (-in-vain), poll(2) (-poll), a registration with epoll
               (-register), a switch (-switch, and between processes
               -switch-process), a process (-process), a page of memory that a
@@ -79,15 +79,14 @@ Unit costs (--costs), in ns each; memory in bytes for each task:
 Columns: block (kernel threads), park (user-level threads) and suspend (state
 machines) are ours. `cargo xtask peers` builds the peers (State Threads, GNU
 Pth, pthreads, Go). All are measured on one processor, in batches that alternate
-between the columns; a figure has half of its 95 %
-interval beside it. Ratios of one run mean more than figures of two: a machine's
-speed changes.
+between the columns. Beside each figure stands half of its 95 % interval. Ratios
+of one run mean more than figures of two: a machine's speed changes.
 
 Examples:
   duality model
       every workload at 50 connections, in about four minutes
   duality model --quick
-      the same for a look, in less than one minute
+      a first look, in less than one minute
   duality model --service http --out model
       two workloads, and the page model/model.html
   duality model --service http -c 50,1000 --check 200,5000
@@ -174,7 +173,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if arguments.json {
         print(&model::json(&model).to_string())
     } else {
-        print(&model::text(&model))
+        print(&for_terminal(model::text(&model), &io::stdout()))
     }
 }
 

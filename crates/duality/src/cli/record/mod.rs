@@ -55,7 +55,7 @@ pub(super) struct Arguments {
     /// End after this time [default: with Ctrl-C]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Count larger replies as so many bytes
+    /// Count larger replies as this many bytes
     #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = parse_bytes)]
     max_size: u64,
 }

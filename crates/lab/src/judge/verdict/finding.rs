@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::format::Counted;
 use crate::judge::alternatives::Alternative;
 use crate::judge::network::Network;
 use crate::judge::rounds::Metric;
@@ -9,8 +10,11 @@ use crate::judge::rounds::Metric;
 /// The verdict at a number of connections.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The number of connections that were open at once.
+    /// The number of connections that were open at once, or the multiple of the users.
     pub concurrency: usize,
+    /// Which of the two.
+    #[serde(skip)]
+    pub counted: Counted,
     /// The metric that decides here. All subjects have the same metric.
     pub metric: Metric,
     /// The network, if it sets the rate of all subjects. Then processor time decides.

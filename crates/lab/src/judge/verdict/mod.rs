@@ -50,7 +50,7 @@ pub const FEWEST_BLOCKS: usize = 15;
 pub const FEWEST_SESSIONS: usize = 3;
 /// With fewer sessions or rounds, effects of chance and of a process's start cannot be told apart.
 const FEWEST_TO_TELL: usize = 2;
-/// Strangers that use more than this share of a processor are reported.
+/// Other processes that use more than this share of a processor are reported.
 pub const MANY_STRANGERS: f64 = 0.10;
 /// Above this critical difference, as a share, the verdict recommends none of several subjects.
 /// Latencies differ by multiples, and have the next limit.
@@ -63,7 +63,7 @@ pub const COARSE_LATENCY: f64 = 1.0;
 pub struct Question<'a> {
     /// The experiment as designed.
     pub heading: &'a Heading,
-    /// What was.
+    /// The results.
     pub records: &'a Records,
     /// Subjects that cannot be chosen at a number of connections because of a fault. Faults are
     /// wrong replies, unserved connections, a full listen queue, invalid cells, and a broken
@@ -125,6 +125,7 @@ impl<'a> Count<'a> {
         });
         let mut verdict = Verdict {
             concurrency: self.concurrency,
+            counted: self.question.heading.design.counted(),
             metric: self.metric,
             network: self.network,
             finding: Finding::NoDifference,

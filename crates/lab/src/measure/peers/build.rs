@@ -54,7 +54,7 @@ mod tests {
         let peer = |name: &str, build: &[&str]| Peer {
             name: name.to_owned(),
             build: build.iter().map(|&word| word.to_owned()).collect(),
-            ..ReadyMade::named("nginx").unwrap().peer()
+            ..ReadyMade::named("nginx").unwrap().peer(false)
         };
         let peers = [
             peer("made", &["sh", "-c", "echo x > $0", PROGRAM]),

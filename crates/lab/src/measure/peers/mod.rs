@@ -11,6 +11,7 @@
 //! | `{directory}` | a new directory of its own |
 //! | `{configuration}` | the file in it with the peer's configuration |
 //! | `{root}` | the directory with the files that it is to serve |
+//! | `{certificate}`, `{key}` | in experiments with TLS: the files of its certificate and key |
 //! | `{connections}` | for how many connections it is to have room |
 //! | `{program}` | what its own build has made |
 //! | `{server}`, `{number}` | of a balancer: a server and its number, on a line for each server |
@@ -31,6 +32,7 @@ pub use build::build;
 pub(crate) use ready_made::disclosure;
 pub use ready_made::{READY_MADE, REQUESTS_A_CONNECTION, ReadyMade};
 
+use crate::measure::certificate::Certificate;
 use crate::record::Peer;
 
 /// The folders of servers that are not on a user's path.
@@ -99,6 +101,7 @@ pub(crate) struct Places<'a> {
     pub(crate) servers: &'a [SocketAddr],
     pub(crate) directory: &'a Path,
     pub(crate) root: &'a Path,
+    pub(crate) certificate: Option<&'a Certificate>,
     pub(crate) connections: usize,
     /// The program that the peer's build has made.
     pub(crate) program: &'a Path,
@@ -111,12 +114,17 @@ impl Places<'_> {
     /// `text` with its placeholders filled in. Other text in braces is the peer's own.
     pub(crate) fn fill(&self, text: &str) -> String {
         let directory = self.directory.display().to_string();
+        let file = |of: fn(&Certificate) -> PathBuf| {
+            self.certificate.map_or_else(String::new, |own| of(own).display().to_string())
+        };
         let values = [
             ("{host}", self.host.to_owned()),
             ("{port}", self.port.to_string()),
             ("{configuration}", self.configuration().display().to_string()),
             ("{root}", self.root.display().to_string()),
             ("{connections}", self.connections.to_string()),
+            ("{certificate}", file(Certificate::chain)),
+            ("{key}", file(Certificate::key)),
             (PROGRAM, self.program.display().to_string()),
             ("{directory}", directory),
             (UPSTREAM, self.servers.first().map_or(UPSTREAM.into(), SocketAddr::to_string)),
@@ -161,6 +169,7 @@ mod tests {
             servers: &[],
             directory: Path::new("/d"),
             root: Path::new("/r"),
+            certificate: None,
             connections: 42,
             program: Path::new("/p"),
         };
@@ -177,7 +186,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_told_with_the_remedy() {
         let nginx = READY_MADE.iter().find(|ready| ready.name == "nginx").unwrap();
-        let peer = Peer { command: vec!["no-such-server".into()], ..nginx.peer() };
+        let peer = Peer { command: vec!["no-such-server".into()], ..nginx.peer(false) };
         assert_eq!(peer.missing().unwrap(), "needs no-such-server: apt-get install nginx-light");
         let shell = Peer { command: vec!["sh".into()], ..peer };
         assert_eq!(shell.missing(), None);

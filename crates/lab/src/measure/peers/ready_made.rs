@@ -43,10 +43,25 @@ pub struct ReadyMade {
     program: &'static str,
     arguments: &'static [&'static str],
     configuration: &'static str,
+    /// The placeholders that only TLS fills in, and the texts. Empty if the peer has no TLS here.
+    secure: &'static [(&'static str, &'static str)],
     /// The arguments with which the program prints its version, on either output.
     version: &'static [&'static str],
     remedy: &'static str,
 }
+
+/// TLS of nginx.
+const SECURE_NGINX: &[(&str, &str)] = &[
+    ("{ssl}", " ssl"),
+    ("{certificates}", "ssl_certificate {certificate}; ssl_certificate_key {key};"),
+];
+
+/// TLS of Apache.
+const SECURE_APACHE: &[(&str, &str)] = &[(
+    "{certificates}",
+    "LoadModule ssl_module /usr/lib/apache2/modules/mod_ssl.so\nSSLEngine on\n\
+     SSLCertificateFile {certificate}\nSSLCertificateKeyFile {key}",
+)];
 
 macro_rules! apache {
     ($model:literal) => {
@@ -60,6 +75,7 @@ macro_rules! apache {
                 include_str!("apache.conf"),
                 include_str!(concat!("apache-", $model, ".conf"))
             ),
+            secure: SECURE_APACHE,
             version: &["-v"],
             remedy: "apt-get install apache2-bin",
         }
@@ -74,6 +90,7 @@ const fn toy(name: &'static str, about: &'static str, program: &'static str) -> 
         program,
         arguments: &["--listen", "{host}:{port}"],
         configuration: "",
+        secure: &[],
         version: &[],
         remedy: BUILT,
     }
@@ -88,6 +105,7 @@ const RELAYS: &[ReadyMade] = &[
         program: "nginx",
         arguments: &["-p", "{directory}", "-e", "{directory}/error.log", "-c", "{configuration}"],
         configuration: include_str!("relay-nginx.conf"),
+        secure: &[],
         version: &["-v"],
         remedy: "apt-get install nginx-light",
     },
@@ -98,6 +116,7 @@ const RELAYS: &[ReadyMade] = &[
         program: "haproxy",
         arguments: &["-db", "-f", "{configuration}"],
         configuration: include_str!("relay-haproxy.conf"),
+        secure: &[],
         version: &["-v"],
         remedy: "apt-get install haproxy",
     },
@@ -112,6 +131,7 @@ pub const READY_MADE: &[ReadyMade] = &[
         program: "nginx",
         arguments: &["-p", "{directory}", "-e", "{directory}/error.log", "-c", "{configuration}"],
         configuration: include_str!("nginx.conf"),
+        secure: SECURE_NGINX,
         version: &["-v"],
         remedy: "apt-get install nginx-light",
     },
@@ -122,6 +142,7 @@ pub const READY_MADE: &[ReadyMade] = &[
         program: "lighttpd",
         arguments: &["-D", "-f", "{configuration}"],
         configuration: include_str!("lighttpd.conf"),
+        secure: &[],
         version: &["-v"],
         remedy: "apt-get install lighttpd",
     },
@@ -150,8 +171,8 @@ impl ReadyMade {
         of_service.or_else(|| Self::named(name))
     }
 
-    /// The definition.
-    pub fn peer(&self) -> Peer {
+    /// The definition, with TLS or without.
+    pub fn peer(&self, tls: bool) -> Peer {
         let program = match built() {
             Some(folder) if self.is_toy() => folder.join(self.program).display().to_string(),
             _ => self.program.to_owned(),
@@ -161,18 +182,24 @@ impl ReadyMade {
             name: self.name.to_owned(),
             command: [program].into_iter().chain(arguments).collect(),
             build: Vec::new(),
-            configuration: self
-                .configuration
-                .replace("{requests}", &REQUESTS_A_CONNECTION.to_string()),
+            configuration: self.configuration(tls),
             environment: BTreeMap::new(),
             ready: None,
             // Apache listens before its workers can serve.
-            ask: "GET / HTTP/1.0\r\n\r\n".to_owned(),
+            ask: if tls { String::new() } else { "GET / HTTP/1.0\r\n\r\n".to_owned() },
             start_seconds: START_SECONDS,
             stop: Stop::Term,
             folder: None,
             remedy: self.remedy.to_owned(),
         }
+    }
+
+    fn configuration(&self, tls: bool) -> String {
+        let requests = REQUESTS_A_CONNECTION.to_string();
+        let plain = self.configuration.replace("{requests}", &requests);
+        self.secure.iter().fold(plain, |text, (placeholder, secure)| {
+            text.replace(placeholder, if tls { secure } else { "" })
+        })
     }
 
     /// The reason why the peer cannot answer the requests of `service`'s clients, if there is one.
@@ -208,7 +235,7 @@ mod tests {
     #[test]
     fn each_listens_where_it_is_told() {
         for ready in READY_MADE.iter().chain(RELAYS) {
-            let peer = ready.peer();
+            let peer = ready.peer(false);
             assert!(peer.texts().any(|text| text.contains("{port}")), "{}", ready.name);
             let found = ReadyMade::serving(ready.service, ready.name).unwrap();
             assert_eq!(found.about, ready.about);
@@ -218,7 +245,7 @@ mod tests {
     #[test]
     fn each_closes_connections_as_ours_do() {
         for ready in READY_MADE.iter().filter(|ready| !ready.is_toy()) {
-            let configuration = ready.peer().configuration;
+            let configuration = ready.peer(false).configuration;
             let lines: Vec<&str> = configuration
                 .lines()
                 .map(str::trim)

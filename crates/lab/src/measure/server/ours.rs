@@ -84,6 +84,10 @@ impl Process {
         if let Some(root) = experiment.replay.as_ref().and_then(Replay::root) {
             command.arg("--root").arg(root);
         }
+        if let Some(certificate) = &experiment.certificate {
+            command.arg("--tls-cert").arg(certificate.chain());
+            command.arg("--tls-key").arg(certificate.key());
+        }
         if let Some(store) = store {
             command.arg(format!("--store={}", store.url()));
         }

@@ -102,6 +102,7 @@ impl Process {
             servers,
             directory: directory.path(),
             root: experiment.site.put_into(&made)?,
+            certificate: experiment.certificate.as_ref(),
             connections: (connections + to_servers(connections, servers)).min(most_descriptors()),
             program: &experiment.programs.join(&peer.name),
         };

@@ -61,6 +61,7 @@ pub(super) fn find(before: &Heading, after: &Heading) -> Vec<Difference> {
     compare("server's processors", list(&one.server_cpus), list(&other.server_cpus));
     compare("clients' processors", list(&one.client_cpus), list(&other.client_cpus));
     compare("keep-alive", yes(one.keep_alive), yes(other.keep_alive));
+    compare("TLS", yes(one.tls), yes(other.tls));
     let clients = (&one.clients, &other.clients);
     let command =
         |words: &Option<Vec<String>>| or_none(words.as_ref().map(|words| words.join(" ")));

@@ -17,7 +17,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::format::{self, bytes, connections, duration, grouped};
+use crate::format::{self, bytes, duration, grouped};
 use crate::judge::rounds::{self, Figure};
 use crate::judge::rows::{Figures, Medians, Row};
 use crate::record::{Heading, Records};
@@ -310,10 +310,10 @@ impl Comparison {
     /// `percent`.
     pub fn regressions(&self, percent: f64) -> Vec<String> {
         let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {
-            format!("{} at {}: {}", alone.subject, connections(alone.concurrency), alone.why)
+            format!("{} at {}: {}", alone.subject, self.before.at(alone.concurrency), alone.why)
         });
         let worse = self.pairs.iter().flat_map(|pair| {
-            let place = format!("{} at {}", pair.subject, connections(pair.concurrency));
+            let place = format!("{} at {}", pair.subject, self.before.at(pair.concurrency));
             let starved = (pair.starved == (false, true))
                 .then(|| format!("{place}: leaves connections without any reply"));
             let worse = pair.changes.iter().filter(|change| change.is_regression(percent));
@@ -329,7 +329,7 @@ impl Comparison {
     /// figure comes with half of the interval of its ratio.
     pub fn too_unsure_for(&self, percent: f64) -> Vec<String> {
         let figures = self.pairs.iter().flat_map(|pair| {
-            let place = format!("{} at {}", pair.subject, connections(pair.concurrency));
+            let place = format!("{} at {}", pair.subject, self.before.at(pair.concurrency));
             pair.changes.iter().filter_map(move |change| {
                 let interval = change.ratio.interval?;
                 let half = (interval.high - interval.low) / 2.0;

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::{Alone, Change, Comparison, Direction, Metric};
-use crate::format::{connections, how_many, multiple};
+use crate::format::{how_many, multiple};
 
 impl Comparison {
     /// Tables of ratios for the terminal. Then the cells of only one experiment follow, and other
@@ -69,7 +69,7 @@ impl Comparison {
                 "{} at {}: {who} connections without any reply, so the figures are of the served \
                  connections only.",
                 pair.subject,
-                connections(pair.concurrency)
+                self.before.at(pair.concurrency)
             ));
         }
         sentences
@@ -113,7 +113,7 @@ impl Comparison {
         let mut lines: Vec<Vec<String>> = vec![
             [String::new()]
                 .into_iter()
-                .chain(loads.iter().map(|&load| connections(load)))
+                .chain(loads.iter().map(|&load| self.before.at(load)))
                 .collect(),
         ];
         for subject in subjects {

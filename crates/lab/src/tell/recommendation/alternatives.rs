@@ -3,7 +3,7 @@
 //! Each way to run one program has a question of its own. Architectures share one question, and the
 //! answer names the architecture that gains most often.
 
-use crate::format::{bytes, connections, connections_of, duration, how_many, listed, percent};
+use crate::format::{bytes, duration, how_many, listed, percent};
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::verdict::{COARSE, COARSE_LATENCY, Cause, Finding, Metric, Verdict};
 use crate::tell::summary::Summary;
@@ -33,9 +33,9 @@ fn of_ways(summary: &Summary) -> Vec<String> {
             return Some((false, format!("{question} This run cannot tell.")));
         };
         let parts = [
-            answer("Yes", Change::Better, &found, current),
-            answer("No", Change::Worse, &found, current),
-            level(&found, current),
+            answer(summary, "Yes", Change::Better, &found, current),
+            answer(summary, "No", Change::Worse, &found, current),
+            level(summary, &found, current),
             memory(summary, name, current, last.concurrency),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -50,7 +50,10 @@ fn of_ways(summary: &Summary) -> Vec<String> {
 /// Whether a change from the subject that runs today pays: yes, no, or unknown.
 fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<String> {
     if let Some(partial) = summary.partial() {
-        return vec![format!("Not to be told yet: the experiment is not complete ({partial}).")];
+        return vec![format!(
+            "Cannot tell yet whether a change from {current} pays: the experiment is not complete \
+             ({partial})."
+        )];
     }
     let pays: Vec<Vec<Found<'_>>> = summary
         .subjects
@@ -70,7 +73,7 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<Str
     let gains = by_load(found);
     let mut sentences = vec![format!(
         "Yes, a change from {current} pays at {}: {name} {}.",
-        connections_of(&counts),
+        summary.at_all(&counts),
         listed(&gains)
     )];
     sentences.extend(elsewhere(summary, current, &counts));
@@ -113,10 +116,10 @@ fn no_gain(summary: &Summary, current: &str) -> String {
             _ => None,
         });
         let cause = cause.unwrap_or_else(|| format!("{current} was not measured"));
-        return format!("Not to be told whether a change from {current} pays: {cause}.");
+        return format!("Cannot tell whether a change from {current} pays: {cause}.");
     };
     let counts: Vec<usize> = compared.iter().map(|verdict| verdict.concurrency).collect();
-    let at = connections_of(&counts);
+    let at = summary.at_all(&counts);
     let is_coarse = compared.iter().any(|verdict| {
         let coarse = if let Metric::Latency(_) = verdict.metric { COARSE_LATENCY } else { COARSE };
         seen(verdict).is_some_and(|gain| gain > 1.0 - 1.0 / (1.0 + coarse))
@@ -124,8 +127,8 @@ fn no_gain(summary: &Summary, current: &str) -> String {
     let gain = percent(gain);
     match is_coarse {
         true => format!(
-            "Not to be told below {gain}: at {at} no alternative to {current} gains that much, and a \
-             smaller gain would not have been seen."
+            "Cannot tell whether a change from {current} pays: at {at} a gain under {gain} would not \
+             have been seen, and no alternative gains more."
         ),
         false => format!(
             "No, a change from {current} does not pay: at {at} no alternative is better, and a gain \
@@ -162,7 +165,7 @@ fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<Strin
     let is_better =
         |verdict: &&&Verdict| verdict.alternatives.iter().any(|one| one.change == Change::Better);
     let counts = |verdicts: Vec<&&Verdict>| {
-        connections_of(&verdicts.iter().map(|verdict| verdict.concurrency).collect::<Vec<_>>())
+        summary.at_all(&verdicts.iter().map(|verdict| verdict.concurrency).collect::<Vec<_>>())
     };
     let (others, none): (Vec<&&Verdict>, Vec<&&Verdict>) =
         there.iter().partition(|one| is_better(one));
@@ -185,13 +188,19 @@ fn can_be_told(verdict: &Verdict, one: &Alternative) -> bool {
 }
 
 /// The numbers of connections at which the alternative is better, or worse, with the differences.
-fn answer(word: &str, change: Change, found: &[Found<'_>], current: &str) -> Option<String> {
+fn answer(
+    summary: &Summary,
+    word: &str,
+    change: Change,
+    found: &[Found<'_>],
+    current: &str,
+) -> Option<String> {
     let there: Vec<Found<'_>> =
         found.iter().copied().filter(|(_, one)| one.change == change).collect();
     let counts: Vec<usize> = there.iter().map(|(verdict, _)| verdict.concurrency).collect();
     (!there.is_empty()).then(|| {
         let each = listed(&by_load(&there));
-        format!("{word} at {}: beside {current} it {each}.", connections_of(&counts))
+        format!("{word} at {}: beside {current} it {each}.", summary.at_all(&counts))
     })
 }
 
@@ -232,7 +241,7 @@ fn by(one: &Alternative, metric: Metric, is_whole: bool, at: &str) -> String {
 }
 
 /// The numbers of connections at which no difference was found.
-fn level(found: &[Found<'_>], current: &str) -> Option<String> {
+fn level(summary: &Summary, found: &[Found<'_>], current: &str) -> Option<String> {
     let there: Vec<&Found<'_>> =
         found.iter().filter(|(_, one)| one.change == Change::Level).collect();
     let counts: Vec<usize> = there.iter().map(|(verdict, _)| verdict.concurrency).collect();
@@ -240,7 +249,7 @@ fn level(found: &[Found<'_>], current: &str) -> Option<String> {
     (!counts.is_empty()).then(|| {
         format!(
             "At {} no difference from {current} above {} was found.",
-            connections_of(&counts),
+            summary.at_all(&counts),
             percent(largest)
         )
     })
@@ -251,8 +260,8 @@ fn memory(summary: &Summary, name: &str, current: &str, concurrency: usize) -> O
     let [own, other] =
         [name, current].map(|name| Some(summary.medians(name, concurrency)?.memory_bytes));
     Some(format!(
-        "At {} its memory is {}, and that of {current} {}.",
-        connections(concurrency),
+        "At {} the memory of {name} is {}, and that of {current} {}.",
+        summary.at(concurrency),
         bytes(own?),
         bytes(other?)
     ))
@@ -267,7 +276,7 @@ fn costs(summary: &Summary, name: &str, current: &str, concurrency: usize) -> Op
     }
     Some(format!(
         "At {} the p99 latency of {name} is {} and its memory {}; {current} has {} and {}.",
-        connections(concurrency),
+        summary.at(concurrency),
         duration(own.p99_us),
         bytes(own.memory_bytes),
         duration(other.p99_us),

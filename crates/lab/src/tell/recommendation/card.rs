@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{Crossover, confidence, cost, idle_ones, lost};
-use crate::format::{connections, listed};
+use crate::format::{Counted, listed};
 use crate::judge::verdict::{Finding, Verdict};
 use crate::tell::summary::Summary;
 
@@ -39,32 +39,27 @@ impl Card {
         let verdicts: Vec<&Verdict> =
             summary.verdicts.iter().filter(|verdict| !verdict.is_withheld()).collect();
         let sure = confidence::found(&verdicts).into_iter().chain(confidence::controls(&verdicts));
-        let mut changes: Vec<String> = crossovers.iter().map(Crossover::tell).collect();
+        let mut changes: Vec<String> =
+            crossovers.iter().map(|crossover| crossover.tell(summary)).collect();
         if crossovers.is_empty() {
             changes.extend(chosen.and_then(|chosen| lost(summary, chosen)));
         }
         changes.extend(idle_ones(summary, name));
         changes.extend(longer(busiest));
-        changes.push(
-            "Another load may have another answer: measure with your own numbers of connections, \
-             your pages, and idle or slow clients."
-                .to_owned(),
-        );
-        let place = format!("At {}", connections(busiest.concurrency));
+        let others = match summary.counted {
+            Counted::Connections => {
+                "with your own numbers of connections, your pages, and idle or slow clients"
+            }
+            Counted::Users => "other recordings, or this one with --what-ifs",
+        };
+        changes.push(format!("Another load may have another answer: measure {others}."));
+        let place = format!("At {}", busiest.at());
         Some(Self {
             which,
             sure: sure.collect(),
             costs: cost(summary, &place, busiest.concurrency, name).into_iter().collect(),
             changes,
         })
-    }
-}
-
-impl Card {
-    /// All sentences of the card.
-    pub(super) fn sentences(&mut self) -> impl Iterator<Item = &mut String> {
-        let Self { sure, costs, changes, .. } = self;
-        sure.iter_mut().chain(costs).chain(changes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The certainty of a recommendation: the deciding metric, the smallest visible differences, the
 //! control, and disturbances on the machine.
 
-use crate::format::{connections, connections_of, duration, how_many, listed, percent};
+use crate::format::{duration, how_many, listed, percent};
 use crate::judge::network::Network;
 use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};
 use crate::tell::summary::Summary;
@@ -14,20 +14,20 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
         .filter(|verdict| !matches!(verdict.finding, Finding::Withheld { .. }))
         .collect();
     let mut sentences = Vec::new();
-    sentences.extend(what_decided(&told));
+    sentences.extend(what_decided(summary, &told));
     sentences.extend(moved_work(&told));
     sentences.extend(found(&told));
-    sentences.extend(measured_in(&told));
+    sentences.extend(measured_in(summary, &told));
     sentences.extend(controls(&told));
     sentences
 }
 
-/// The numbers of connections with a property: `10, 100 and 1,000 connections`.
-fn at<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> String {
-    connections_of(&verdicts.map(|verdict| verdict.concurrency).collect::<Vec<_>>())
+/// The loads of verdicts with a property: `10, 100 and 1,000 connections`.
+fn at(summary: &Summary, verdicts: &[&Verdict]) -> String {
+    summary.at_all(&verdicts.iter().map(|verdict| verdict.concurrency).collect::<Vec<_>>())
 }
 
-fn what_decided(told: &[&Verdict]) -> Vec<String> {
+fn what_decided(summary: &Summary, told: &[&Verdict]) -> Vec<String> {
     let by = |is_it: fn(Metric) -> bool| -> Vec<&Verdict> {
         told.iter().copied().filter(|verdict| is_it(verdict.metric)).collect()
     };
@@ -39,7 +39,7 @@ fn what_decided(told: &[&Verdict]) -> Vec<String> {
         sentences.push(format!(
             "The server's processor time for each request decides at {}: it does not depend on \
              the speed of the load generator.",
-            at(cpu.into_iter())
+            at(summary, &cpu)
         ));
     }
     for verdict in told {
@@ -48,13 +48,13 @@ fn what_decided(told: &[&Verdict]) -> Vec<String> {
     if !rate.is_empty() {
         sentences.push(format!(
             "Requests/s decide at {}: there servers are not busy, or use several processors.",
-            at(rate.into_iter())
+            at(summary, &rate)
         ));
     }
     if let Some(Metric::Latency(percentile)) = latency.first().map(|verdict| verdict.metric) {
         sentences.push(format!(
             "The corrected {percentile} latency decides, because the rate is given at {}.",
-            at(latency.into_iter())
+            at(summary, &latency)
         ));
     }
     sentences
@@ -67,7 +67,7 @@ pub(crate) fn network_of(verdict: &Verdict) -> Option<String> {
     Some(format!(
         "The network sets the rate at {}, so processor time decides. A round trip takes {} of {}, and at most \
          {load_in_server:.1} requests are in the servers at a time",
-        connections(verdict.concurrency),
+        verdict.at(),
         duration(round_trip_us),
         duration(latency_us)
     ))
@@ -84,7 +84,7 @@ fn moved_work(told: &[&Verdict]) -> Option<String> {
             let other = verdict.standings.iter().find(|standing| standing.work_moved)?;
             Some(format!(
                 "at {} {} takes {:.1} µs and the load generator {:.1}, {} {:.1} and {:.1}",
-                connections(verdict.concurrency),
+                verdict.at(),
                 best.subject,
                 best.server_cpu_us,
                 best.client_cpu_us,
@@ -123,7 +123,7 @@ pub(super) fn found(told: &[&Verdict]) -> Option<String> {
 }
 
 /// The method of measurement, if it is not the usual one.
-fn measured_in(told: &[&Verdict]) -> Vec<String> {
+fn measured_in(summary: &Summary, told: &[&Verdict]) -> Vec<String> {
     let mut sentences = Vec::new();
     let groups: Vec<&Verdict> =
         told.iter().copied().filter(|verdict| verdict.evidence.groups > 1).collect();
@@ -131,7 +131,7 @@ fn measured_in(told: &[&Verdict]) -> Vec<String> {
         sentences.push(format!(
             "At {} not all servers could be kept alive side by side: they were measured in \
              groups, and compared by way of one subject that is in each group.",
-            at(groups.into_iter())
+            at(summary, &groups)
         ));
     }
     let turns: Vec<&Verdict> =
@@ -140,7 +140,7 @@ fn measured_in(told: &[&Verdict]) -> Vec<String> {
         sentences.push(format!(
             "At {} servers were measured one after the other, which finds fewer differences than \
              slices side by side.",
-            at(turns.into_iter())
+            at(summary, &turns)
         ));
     }
     sentences

@@ -1,6 +1,6 @@
 //! Requests that failed, for the first line, so that readers notice them.
 
-use crate::format::{connections, grouped, listed};
+use crate::format::{grouped, listed};
 use crate::judge::rows::{Fates, Row};
 use crate::tell::summary::Summary;
 
@@ -35,7 +35,7 @@ fn told(
             continue;
         }
         let [failed, all] = [failed(fates), fates.all()].map(|count| grouped(count as f64));
-        let told = format!("{failed} of {all} at {}", connections(row.concurrency));
+        let told = format!("{failed} of {all} at {}", summary.at(row.concurrency));
         match subjects.iter_mut().find(|(known, _)| *known == row.subject) {
             Some((_, at)) => at.push(told),
             None => subjects.push((&row.subject, vec![told])),

@@ -14,7 +14,7 @@ mod silence;
 
 use serde::Serialize;
 
-use crate::format::{bytes, connections, connections_of, duration, grouped, how_many, listed};
+use crate::format::{bytes, duration, grouped, how_many, listed};
 use crate::judge::rows::{Fault, Medians, Row};
 use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::measure::peers;
@@ -44,7 +44,7 @@ pub struct Recommendation {
     pub disturbance: Vec<String>,
     /// The verdict at each number of connections.
     pub loads: Vec<Verdict>,
-    /// The numbers of connections at which the lead changes.
+    /// The loads at which the lead changes.
     pub crossovers: Vec<Crossover>,
     /// The architectures that broke constraints, the constraints, and the loads.
     pub refused: Vec<Refusal>,
@@ -90,31 +90,21 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
         if let Some((concurrency, next)) = runner_up(summary, chosen) {
             sentences.extend(model::reasons(heading, &records.cells, concurrency, [chosen, next]));
         }
-        sentences.extend(crossovers.iter().map(Crossover::tell));
+        sentences.extend(crossovers.iter().map(|crossover| crossover.tell(summary)));
     }
     sentences.extend(refusal::sentences(summary, &refused, &doubts));
     sentences.extend(faults(summary));
     sentences.extend(beside(summary));
     sentences.extend(foreign::sentences(&heading.design));
-    let mut unsaid = silence::without_verdict(summary, chosen.is_some());
-    let mut disturbance = confidence::disturbance(summary);
-    let mut card = Card::of(summary, chosen.as_deref(), &crossovers);
     let headroom = replay::headroom(heading, summary);
-    if heading.design.recording.is_some() {
-        // The most important sentence comes first.
-        sentences.splice(0..0, replay::first_sentence(heading, &headroom));
-        let of_card = card.iter_mut().flat_map(Card::sentences);
-        let all = sentences.iter_mut().chain(&mut unsaid).chain(&mut disturbance).chain(of_card);
-        for sentence in all {
-            *sentence = replay::in_users(sentence);
-        }
-    }
+    // The most important sentence comes first.
+    sentences.splice(0..0, replay::first_sentence(heading, &headroom));
     Recommendation {
-        unsaid,
-        card,
+        unsaid: silence::without_verdict(summary, chosen.is_some()),
+        card: Card::of(summary, chosen.as_deref(), &crossovers),
         architecture: chosen,
         sentences,
-        disturbance,
+        disturbance: confidence::disturbance(summary),
         headroom,
         loads: summary.verdicts.clone(),
         crossovers,
@@ -210,16 +200,17 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         false => format!("of those that keep {constraints}, "),
     };
     let at = |verdicts: &[&Verdict]| {
-        connections_of(&verdicts.iter().map(|verdict| verdict.concurrency).collect::<Vec<_>>())
+        summary.at_all(&verdicts.iter().map(|verdict| verdict.concurrency).collect::<Vec<_>>())
     };
     if won.len() == all && won.iter().all(|verdict| is_best_alone(verdict, chosen)) {
         return format!("Choose {chosen}: {it}it is the best at {}.", at(won));
     }
+    let noun = summary.counted.noun();
     let scope = match (won.len(), all) {
         (1, 1) => format!("at {}", at(won)),
-        (count, all) if count == all => "at any number of connections measured".to_owned(),
+        (count, all) if count == all => format!("at any number of {noun} measured"),
         (count, _) if count == told => format!("at {}", at(won)),
-        (count, _) => format!("at {count} of {all} numbers of connections ({})", at(won)),
+        (count, _) => format!("at {count} of {all} numbers of {noun} ({})", at(won)),
     };
     let level = level_with(chosen, won);
     let sets: Vec<usize> = summary
@@ -230,7 +221,7 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         .collect();
     let sets = match sets.is_empty() {
         true => String::new(),
-        false => format!(", and it is in the best set at {}", connections_of(&sets)),
+        false => format!(", and it is in the best set at {}", summary.at_all(&sets)),
     };
     format!("Choose {chosen}: {it}no other is better {scope}{level}{sets}.")
 }
@@ -283,7 +274,7 @@ fn margin(verdict: &Verdict, chosen: &str) -> Option<String> {
             behind(next, verdict.metric)
         )
     });
-    Some(format!("At {} {does}{next}.", connections(verdict.concurrency)))
+    Some(format!("At {} {does}{next}.", verdict.at()))
 }
 
 /// `9.8 % more [7.1 to 12.6]`, and the metric.
@@ -361,7 +352,7 @@ fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
     let by = own.map_or(String::new(), |own| {
         format!(", where {chosen} is behind {}", behind(own, verdict.metric))
     });
-    (!names.is_empty()).then(|| format!("{names} at {}{by}", connections(verdict.concurrency)))
+    (!names.is_empty()).then(|| format!("{names} at {}{by}", verdict.at()))
 }
 
 /// The disqualifying faults, one sentence for each kind.
@@ -434,7 +425,7 @@ fn beside(summary: &Summary) -> Vec<String> {
         sentences.push(format!(
             "Peers beside {} at {}, by {what}: {}.",
             best.subject,
-            connections(verdict.concurrency),
+            verdict.at(),
             listed(&named)
         ));
         sentences.extend(peers::disclosure(&summary.service).map(str::to_owned));
@@ -475,9 +466,9 @@ impl Recommendation {
 
 impl Crossover {
     /// The change of the lead, in words.
-    fn tell(&self) -> String {
+    fn tell(&self, summary: &Summary) -> String {
         let Self { from, to, above, below } = self;
-        let (above, below) = (grouped(*above as f64), connections(*below));
+        let (above, below) = (grouped(*above as f64), summary.at(*below));
         format!("The lead passes from {from} to {to} between {above} and {below}.")
     }
 }

@@ -1,7 +1,7 @@
 //! The reason why a subject serves more requests/s than the best one, if one does. In plots,
 //! readers see rates first.
 
-use crate::format::{connections, duration, grouped, percent};
+use crate::format::{duration, grouped, percent};
 use crate::judge::verdict::{Evidence, Metric, Standing, Verdict};
 use crate::tell::summary::Summary;
 
@@ -33,7 +33,7 @@ fn tell(verdict: &Verdict, own: &Standing, other: &Standing) -> String {
     format!(
         "At {} {} serves more requests/s, {} beside {} of {}{takes}. Processor time decides \
          there, because {}.",
-        connections(verdict.concurrency),
+        verdict.at(),
         other.subject,
         grouped(other.rate),
         grouped(own.rate),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::format::{connections, grouped, listed};
+use crate::format::{grouped, listed};
 use crate::judge::constraints::Check;
 use crate::tell::summary::Summary;
 
@@ -89,7 +89,7 @@ pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]
             .iter()
             .map(|Doubt { architecture, concurrency, check }| {
                 let found = if check.kept { "keeps" } else { "breaks" };
-                let at = connections(*concurrency);
+                let at = summary.at(*concurrency);
                 format!("{architecture} {found} {} at {at} with {}", check.limit, check.measured)
             })
             .collect();
@@ -111,7 +111,7 @@ fn unchecked(summary: &Summary) -> Vec<String> {
             }
         }
         limits.into_iter().filter(|(unknown, _)| !unknown.is_empty()).map(move |(unknown, names)| {
-            let (limits, at) = (listed(&unknown), connections(load));
+            let (limits, at) = (listed(&unknown), summary.at(load));
             let keep = if names.len() == 1 { "keeps" } else { "keep" };
             format!(
                 "It is not known whether {} {keep} {limits} at {at}, because the load generator \
@@ -132,7 +132,7 @@ fn nobody(summary: &Summary, load: usize, refused: &[&Refusal]) -> String {
         .iter()
         .filter_map(|refusal| Some((refusal, worst(&refusal)?)))
         .min_by(|(_, one), (_, other)| one.excess.total_cmp(&other.excess));
-    let (constraints, at) = (&summary.constraints, connections(load));
+    let (constraints, at) = (&summary.constraints, summary.at(load));
     let nearest = nearest.map_or(String::new(), |(refusal, check)| {
         let Check { of, measured, .. } = check;
         format!("; the nearest is {} with a {of} of {measured}", refusal.architecture)

@@ -1,7 +1,7 @@
 //! Best sets: subjects that cannot be told from the best, if none of them can be recommended. The
 //! module also lists the subjects that are certainly worse.
 
-use crate::format::{connections, connections_of, listed, percent};
+use crate::format::{listed, percent};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::summary::Summary;
 
@@ -27,7 +27,7 @@ pub(super) fn headline(summary: &Summary) -> Option<String> {
         }
     }
     let told: Vec<String> =
-        sets.iter().map(|(set, counts)| format!("{set} at {}", connections_of(counts))).collect();
+        sets.iter().map(|(set, counts)| format!("{set} at {}", summary.at_all(counts))).collect();
     let of = match summary.constraints.is_empty() {
         true => String::new(),
         false => format!(", of those that keep {}", summary.constraints),
@@ -71,7 +71,7 @@ fn nearest(verdict: &Verdict) -> String {
         1 => parts.push("1 other".to_owned()),
         many => parts.push(format!("{many} others")),
     }
-    format!("; worse for sure at {}: {}", connections(verdict.concurrency), listed(&parts))
+    format!("; worse for sure at {}: {}", verdict.at(), listed(&parts))
 }
 
 /// `epoll, poll and uring`, `all but fork`.
@@ -120,7 +120,7 @@ pub(super) fn excluded(summary: &Summary) -> Vec<String> {
             Metric::Rate => "requests/s".to_owned(),
             Metric::Latency(percentile) => format!("{percentile} latency"),
         };
-        let at = connections(verdict.concurrency);
+        let at = verdict.at();
         (!all.is_empty()).then(|| format!("Worse for sure at {at}, by {what}: {}.", listed(&all)))
     };
     summary.verdicts.iter().filter_map(told).collect()

@@ -2,7 +2,7 @@
 //! connections, and the remedy.
 
 use super::sets;
-use crate::format::{connections_of, percent};
+use crate::format::percent;
 use crate::judge::rows::Fault;
 use crate::judge::verdict::{Cause, Evidence, FEWEST_SESSIONS, Finding, Verdict};
 use crate::tell::summary::Summary;
@@ -36,7 +36,7 @@ pub(super) fn nothing(summary: &Summary) -> String {
             true => String::new(),
             false => {
                 let counts: Vec<usize> = equal().map(|verdict| verdict.concurrency).collect();
-                format!(" at {}", connections_of(&counts))
+                format!(" at {}", summary.at_all(&counts))
             }
         };
         return format!(
@@ -104,7 +104,7 @@ pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<
             None => told.push((cause, vec![at])),
         }
     }
-    told.into_iter().map(|(cause, at)| format!("At {} {cause}.", connections_of(&at))).collect()
+    told.into_iter().map(|(cause, at)| format!("At {} {cause}.", summary.at_all(&at))).collect()
 }
 
 /// A cause, and the remedy.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::format::{OF_THE_COMMAND, connections, duration, grouped, how_many, listed, percent};
+use crate::format::{Counted, OF_THE_COMMAND, duration, grouped, how_many, listed, percent};
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::rows::{Medians, Row};
 use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
@@ -42,7 +42,7 @@ impl Figure {
 /// The best subject at a number of connections, in a row of the first table.
 #[derive(Serialize)]
 pub(super) struct Overview {
-    connections: String,
+    load: String,
     best: String,
     rate: String,
     level: String,
@@ -86,10 +86,10 @@ fn of_verdict(verdict: &Verdict) -> Overview {
         }
         Finding::Withheld { cause } => ("no verdict".to_owned(), withheld(cause, verdict), true),
     };
-    let connections = how_many(verdict.concurrency);
+    let load = how_many(verdict.concurrency);
     let names_one = !verdict.is_mere_set() && !is_withheld;
     let rate = if names_one { rate } else { "–".to_owned() };
-    Overview { connections, best, rate, level, withheld: is_withheld }
+    Overview { load, best, rate, level, withheld: is_withheld }
 }
 
 /// The subjects in colour: the chosen one, or else the subject that is best at most numbers of
@@ -116,7 +116,7 @@ pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
             Some(current) => beside_current(summary, verdict, current),
             None => beside_best(summary, verdict),
         };
-        let at = connections(verdict.concurrency);
+        let at = verdict.at();
         let what = match verdict.metric {
             Metric::ServerCpu => "processor time for a request".to_owned(),
             Metric::Rate => "time from one reply to the next".to_owned(),
@@ -128,8 +128,8 @@ pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
             let (name, behind) = (field(&row.name), row.value - 1.0);
             format!("{name},{},{behind},{low},{high}\r\n", verdict.concurrency)
         });
-        let csv =
-            "architecture,connections,behind,low,high\r\n".to_owned() + &csv.collect::<String>();
+        let csv = format!("architecture,{},behind,low,high\r\n", summary.counted.noun())
+            + &csv.collect::<String>();
         let svg = Forest {
             about: &format!("How far behind {base} at {at}, by {what}"),
             line: Some(1.0),
@@ -225,9 +225,10 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
                 .map_or([String::new(), String::new()], |ends| ends.map(|end| end.to_string()));
             format!("{},{concurrency},{},{low},{high}\r\n", field(&row.name), row.value)
         });
-        let csv = "architecture,connections,requests_per_second,low,high\r\n".to_owned()
+        let noun = summary.counted.noun();
+        let csv = format!("architecture,{noun},requests_per_second,low,high\r\n")
             + &csv.collect::<String>();
-        let at = connections(concurrency);
+        let at = summary.at(concurrency);
         let about = format!("Requests per second at {at}");
         let svg =
             Forest { about: &about, line: None, is_logarithmic: false, told: short, rows }.svg();
@@ -252,41 +253,48 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
     if summary.concurrency == [OF_THE_COMMAND] {
         return Vec::new();
     }
-    let by_connections = |row: &Row, _: &Medians| row.concurrency as f64;
+    let by_load = |row: &Row, _: &Medians| row.concurrency as f64;
+    let loads = summary.counted.axis();
+    let offered = match summary.counted {
+        Counted::Connections => {
+            "Requests in service on average, against open connections (Fig. 1 there). On the dotted diagonal every connection has a request in service; beneath it something else, such as the load generator, held requests back."
+        }
+        Counted::Users => "Requests in service on average, against the multiple of your users.",
+    };
     let lines = Over { summary, colours: in_colour(summary, chosen), has_diagonal: false };
     vec![
         lines.figure(
             ["throughput", "Requests per second", "Medians. Where the load generator was the \
                 limit, the true rate may be higher. Higher is better."],
-            "open connections",
+            loads,
             Axis { is_logarithmic: false, is_straight_across: false, told: short, across: grouped },
-            by_connections,
+            by_load,
             |medians| medians.requests_per_second.value,
             Medians::is_comparable,
         ),
         lines.figure(
             ["cpu", "Server processor time per request", "This figure decides where servers are \
                 busy: it does not depend on the speed of the load generator. Lower is better."],
-            "open connections",
+            loads,
             Axis { is_logarithmic: false, is_straight_across: false, told: time, across: grouped },
-            by_connections,
+            by_load,
             |medians| medians.cpu_us,
             Medians::is_comparable,
         ),
         lines.figure(
             ["latency", "Latency that 99 % of requests keep", "Medians of the windows. Lower is better; the table has the other percentiles."],
-            "open connections",
+            loads,
             Axis { is_logarithmic: true, is_straight_across: false, told: time, across: grouped },
-            by_connections,
+            by_load,
             |medians| medians.p99_us,
             |medians| !medians.invalid,
         ),
         lines.figure(
             ["memory", "Server memory", "The peak of all processes of a server: for several \
                 processes, the sum of their shares. Lower is better."],
-            "open connections",
+            loads,
             Axis { is_logarithmic: true, is_straight_across: false, told: |mebibytes| format!("{} MiB", short(mebibytes)), across: grouped },
-            by_connections,
+            by_load,
             |medians| medians.memory_bytes / f64::from(1 << 20),
             |_| true,
         ),
@@ -298,11 +306,11 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             |medians| medians.mean_us,
             |medians| !medians.invalid,
         ),
-        Over { has_diagonal: true, ..lines.clone() }.figure(
-            ["measured-load", "Measured against offered load", "Requests in service on average, against open connections (Fig. 1 there). On the dotted diagonal every connection has a request in service; beneath it something else, such as the load generator, held requests back."],
-            "open connections",
+        Over { has_diagonal: summary.counted == Counted::Connections, ..lines.clone() }.figure(
+            ["measured-load", "Measured against offered load", offered],
+            loads,
             Axis { is_logarithmic: true, is_straight_across: false, told: short, across: grouped },
-            by_connections,
+            by_load,
             |medians| medians.measured_load,
             |medians| !medians.invalid,
         ),
@@ -337,7 +345,7 @@ impl Over<'_> {
         sound: fn(&Medians) -> bool,
     ) -> Figure {
         let summary = self.summary;
-        let mut csv = "architecture,connections,x,y,valid\r\n".to_owned();
+        let mut csv = format!("architecture,{},x,y,valid\r\n", summary.counted.noun());
         let mut series = |name: &String| {
             let label = summary.label(name);
             let (mut points, mut doubtful) = (Vec::new(), Vec::new());
@@ -350,7 +358,7 @@ impl Over<'_> {
                 let is_sound = sound(medians);
                 csv += &format!("{},{},{x},{y},{is_sound}\r\n", field(name), row.concurrency);
                 let told =
-                    format!("{label} at {}: {}", connections(row.concurrency), (axis.told)(y));
+                    format!("{label} at {}: {}", summary.at(row.concurrency), (axis.told)(y));
                 match is_sound {
                     true => points.push((x, y, told)),
                     false => doubtful.push((x, y, format!("{told}, not to be trusted"))),
@@ -366,7 +374,7 @@ impl Over<'_> {
             below,
             is_logarithmic: axis.is_logarithmic,
             is_straight_across: axis.is_straight_across,
-            marked: if below == "open connections" {
+            marked: if below == summary.counted.axis() {
                 summary.concurrency.iter().map(|&count| count as f64).collect()
             } else {
                 Vec::new()

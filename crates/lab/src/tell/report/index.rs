@@ -11,13 +11,12 @@ use serde::Serialize;
 
 use super::table::command;
 use crate::ask::file::Plan;
-use crate::format::{self, bytes, connections, grouped};
+use crate::format::{self, bytes, grouped};
 use crate::judge::rows::{Figures, Row};
 use crate::judge::verdict::Verdict;
 use crate::page::{page, write_whole};
 use crate::record::{Clients, Design, Heading, Origin};
 use crate::tell::answer::Answer;
-use crate::tell::replay::in_users;
 use crate::tell::screen::fit;
 use crate::tell::summary::Summary;
 
@@ -87,11 +86,6 @@ impl Index {
     pub fn add(&mut self, name: &str, answer: &Answer<'_>) {
         let Answer { heading, summary, recommendation, .. } = answer;
         self.first.get_or_insert_with(|| Heading::clone(heading));
-        let is_replay = heading.design.recording.is_some();
-        let told = |count| match is_replay {
-            true => in_users(&connections(count)),
-            false => connections(count),
-        };
         let ended = Entry {
             name: name.to_owned(),
             description: describe(&heading.design),
@@ -100,7 +94,7 @@ impl Index {
             best: best(summary),
             worse: worse(summary),
             recommendation: recommendation.all_sentences().cloned().collect(),
-            concurrency: summary.concurrency.iter().map(|&count| told(count)).collect(),
+            concurrency: summary.concurrency.iter().map(|&count| summary.at(count)).collect(),
             lines: lines(summary),
         };
         match self.entries.iter_mut().find(|entry| entry.name == name) {
@@ -165,6 +159,7 @@ fn describe(design: &Design) -> String {
         true => "connections that stay",
         false => "a connection for each request",
     };
+    let connections = format!("{connections}{}", if design.tls { ", TLS" } else { "" });
     if let Some(recording) = &design.recording {
         let bunch = recording.bunch.map(|bunch| format!(", {bunch} users at the same time"));
         let rate =

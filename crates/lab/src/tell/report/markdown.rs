@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::str::FromStr;
 
 use super::table::lines;
-use crate::format::{bytes, connections, duration, grouped, rate};
+use crate::format::{bytes, duration, grouped, rate};
 use crate::judge::rows::{Figures, Medians, Row};
 use crate::record::{Cell, Heading, Outcome, Records};
 use crate::statistics::median;
@@ -103,7 +103,7 @@ pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
 }
 
 fn grid(text: &mut String, table: Table, summary: &Summary, cells: &[Cell]) {
-    let headings = summary.concurrency.iter().map(|&count| connections(count));
+    let headings = summary.concurrency.iter().map(|&count| summary.at(count));
     line(text, ["".to_owned()].into_iter().chain(headings));
     line(
         text,

@@ -56,7 +56,7 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
         service => summary.service, rows => table::row_lines(summary, raw), csv => csv::cells(cells, raw),
     };
     let recording = heading.design.recording.as_ref();
-    let page = page(
+    page(
         include_str!("report.html.jinja"),
         context! {
             heading,
@@ -66,6 +66,8 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
             headroom => load::headroom(&said.headroom),
             hosts => hosts(heading),
             partial => summary.partial(),
+            counted => summary.counted.noun(),
+            load_heading => summary.counted.heading(),
             compared => heading.design.compared(),
             crowd => heading.design.clients.crowd(),
             recommendation => said.sentences,
@@ -77,7 +79,7 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
             behind => charts::behind(summary),
             over_load => charts::over_load(summary, chosen),
             rates => charts::rates(summary),
-            queues => queues::figures(cells),
+            queues => queues::figures(summary, cells),
             data => script_data(&data),
             lines => table::lines(summary),
             rows => table::rows(summary, raw),
@@ -89,7 +91,5 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
             command => table::command(&heading.command),
             load_command => table::command(heading.design.load_command.as_deref().unwrap_or_default()),
         },
-    );
-    // In a replay, all counts of connections on the page are users.
-    if recording.is_some() { replay::in_users(&page) } else { page }
+    )
 }

@@ -41,6 +41,8 @@ struct Section {
     title: String,
     sentences: Vec<String>,
     charts: Vec<Ratios>,
+    /// The heading of the column of loads.
+    load_heading: &'static str,
     rows: Vec<TableRow>,
     only_before: Vec<String>,
     only_after: Vec<String>,
@@ -81,6 +83,7 @@ impl Section {
             title: title.map_or_else(|| service.clone(), |name| format!("{name}: {service}")),
             sentences: comparison.sentences(),
             charts: Metric::ALL.into_iter().map(|metric| ratios(comparison, metric)).collect(),
+            load_heading: before.counted.heading(),
             rows: comparison.pairs.iter().map(|pair| table_row(before, pair)).collect(),
             only_before: told_together(&comparison.only_before),
             only_after: told_together(&comparison.only_after),

@@ -1,8 +1,9 @@
 //! The charts of queues and pools over time, for the architectures that have them.
 
-use crate::format::{connections, grouped};
+use crate::format::grouped;
 use crate::record::{Cell, Outcome, QueueSample, QueueState};
 use crate::tell::chart::lines::{Lines, Series};
+use crate::tell::summary::Summary;
 
 use super::charts::Figure;
 
@@ -10,9 +11,8 @@ use super::charts::Figure;
 const IN_COLOUR: usize = 3;
 
 /// Two charts for each subject that has queues: the lengths of the queues, and the numbers of
-/// threads that took from them. The charts are of the subject's first window with the most
-/// connections.
-pub(super) fn figures(cells: &[Cell]) -> Vec<Figure> {
+/// threads that took from them. The charts are of the subject's first window at the largest load.
+pub(super) fn figures(summary: &Summary, cells: &[Cell]) -> Vec<Figure> {
     let mut chosen: Vec<(&Cell, &[QueueSample])> = Vec::new();
     for cell in cells {
         let Outcome::Measured(measured) = &cell.outcome else { continue };
@@ -28,7 +28,7 @@ pub(super) fn figures(cells: &[Cell]) -> Vec<Figure> {
         }
     }
     let both = chosen.into_iter().flat_map(|(cell, samples)| {
-        let at = connections(cell.concurrency);
+        let at = summary.at(cell.concurrency);
         [
             figure(cell, samples, "queues", &format!("how many blocks wait, at {at}"), |queue| {
                 queue.length

@@ -20,7 +20,7 @@ use super::alarm::{Alarm, Sleeper};
 use super::plan::{Piece, Planned};
 use crate::connection::Load;
 use crate::failure::Failure;
-use crate::fidelity::{Carried, Fidelity};
+use crate::fidelity::{self, Carried, Fidelity};
 use crate::measurement::Start;
 use crate::request::{Ask, Reply};
 
@@ -118,7 +118,7 @@ impl<A: Ask> Replay<A> {
         let sent: Vec<_> =
             course.requests.iter().filter(|(_, sent)| *sent <= window).copied().collect();
         let carried = course.sessions.iter().map(|session| {
-            let is_lost = session.next.is_some_and(|due| due < closed);
+            let is_lost = session.next.is_some_and(|due| fidelity::is_missing(due, closed));
             Carried { due: session.carried.due + u32::from(is_lost), ..session.carried }
         });
         let carried: Vec<_> = carried.filter(|carried| carried.due > 0).collect();

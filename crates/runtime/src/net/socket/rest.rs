@@ -47,7 +47,7 @@ impl Rest {
 
 /// The number of connections in the accept queue of `listener`.
 fn queued(listener: BorrowedFd<'_>) -> usize {
-    // For a listener, this is the length of its accept queue. A child process's replacement of the
-    // listener has no accept queue.
+    // For a listener, `tcpi_unacked` is the length of its accept queue. The socket that replaces
+    // the listener in a child process has no accept queue.
     tcp_info(listener).map_or(0, |info| info.tcpi_unacked as usize)
 }
