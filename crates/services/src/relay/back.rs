@@ -23,7 +23,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// How the client's connection goes on after a reply whose head is written now.
+    /// How the client's connection goes on, if the head of the reply is written now.
     pub(super) fn persistence(&self) -> Persistence {
         let wish = if self.is_last { Persistence::Close } else { self.request.persistence };
         wish.unless_draining()
