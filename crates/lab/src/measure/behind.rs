@@ -1,5 +1,5 @@
-//! What is behind the relays of an experiment. The user names servers, or the lab starts one for the
-//! whole experiment.
+//! What is behind the relays of an experiment. The user names servers, or the lab starts one for
+//! the whole experiment.
 //!
 //! The lab's own server is http on epoll, on the load generator's processors. So it takes no time
 //! from the relays, as a store of the lab's own takes none from servers that keep data.

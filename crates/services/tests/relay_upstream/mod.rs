@@ -1,5 +1,5 @@
-//! A server behind a relay, for tests: a plain blocking program with replies that are known byte for
-//! byte. The path of a request says what becomes of it.
+//! A server behind a relay, for tests: a plain blocking program. Each reply is known byte for byte.
+//! The path of a request says what becomes of it.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
