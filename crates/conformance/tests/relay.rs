@@ -237,3 +237,20 @@ fn without_an_upstream_there_is_a_reply(architecture: &[&str]) {
     server.signal(rustix::process::Signal::TERM);
     assert!(server.wait().0.success());
 }
+
+/// On the least stack that the registry names, a relay does its work.
+#[test]
+fn the_least_stack_is_enough() {
+    let upstream = Upstream::start();
+    let long = format!(
+        "POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 200000\r\n\r\n{}",
+        "x".repeat(200_000)
+    );
+    for architecture in ["threads", "pool", "uthreads"] {
+        let server = relay(&[architecture, "--stack-size=64K"], upstream.address);
+        for request in [&get("/"), &get("/closes"), &get("/zeros/200000"), &long] {
+            let (reply, was_reset) = ask(server.address(), request.as_bytes());
+            assert!(reply.starts_with("HTTP/1.1 ") && !was_reset, "{architecture}: {reply:.100}");
+        }
+    }
+}

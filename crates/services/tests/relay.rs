@@ -1,5 +1,5 @@
-//! Tests the relay over real sockets, in every world: its limits, its upstreams' faults, and what it
-//! refuses. `crates/conformance/tests/relay.rs` compares replies under every architecture.
+//! Tests the relay over real sockets, in every world: its limits, its upstreams' faults, and its
+//! refusals. `crates/conformance/tests/relay.rs` compares replies under every architecture.
 
 #![expect(
     clippy::disallowed_types,
@@ -128,7 +128,7 @@ fn requests_in_doubt_are_refused_and_reach_no_upstream() {
         ("GET", "X: a\rb\r\n", 400),
         ("GET", "X: a\0b\r\n", 400),
         ("GET", "Host: b\r\n", 400),
-        ("CONNECT", "", 400),
+        ("CONNECT", "", 501),
         ("TRACE", "", 501),
         ("POST", "Transfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n", 400),
         ("POST", "Transfer-Encoding: chunked\r\n\r\n-1\r\n", 400),

@@ -106,7 +106,7 @@ pub(super) struct Arguments {
     architectures: Option<Vec<String>>,
     /// Peers: servers that are not ours, measured beside the architectures
     ///
-    /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event; of relay, nginx and
+    /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event; for relay: nginx,
     /// haproxy. `cargo xtask peers` builds st, pth and pthreads. A plan can define others.
     #[arg(long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     peers: Option<Vec<String>>,

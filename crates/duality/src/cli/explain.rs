@@ -66,11 +66,8 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     if !experiment.constraints.is_empty() {
         line("constraints", format!("{}, or it is not recommended", experiment.constraints));
     }
-    if let Some(store) = &design.store {
-        line("store", store.clone());
-    }
-    if let Some(upstream) = &experiment.upstream {
-        line("upstream", upstream.describe(&design.client_cpus));
+    for (name, text) in behind(experiment) {
+        line(name, text);
     }
     // Group by reason, because a subject mostly has one reason at all numbers of connections.
     let mut unavailable: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
@@ -94,6 +91,14 @@ fn entry(name: &str, text: &str) -> String {
 /// The arguments of servers of ours. Peers have their own.
 fn arguments(design: &Design) -> &[String] {
     if design.architectures.is_empty() { &[] } else { &design.server_arguments }
+}
+
+/// What the servers use: their store, and the servers behind a relay.
+fn behind(experiment: &Experiment) -> impl Iterator<Item = (&'static str, String)> {
+    let design = &experiment.design;
+    let store = design.store.iter().map(|store| ("store", store.clone()));
+    let upstream = experiment.upstream.iter();
+    store.chain(upstream.map(|to| ("upstream", to.describe(&design.client_cpus))))
 }
 
 /// The hosts of roles, and the launcher that reaches them.

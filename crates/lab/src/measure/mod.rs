@@ -9,6 +9,7 @@
 //! ```
 
 pub mod behaviour;
+mod behind;
 pub mod certificate;
 pub mod child;
 mod clock;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::behind::{self, OwnUpstream};
 use super::driver::{Driver, InProcess};
 use super::experiment::Experiment;
 use super::hosts::{Hosts, HostsMeter};
@@ -11,7 +12,6 @@ use super::no_server::NoServer;
 use super::noise::NoiseMeter;
 use super::server::{self, Server};
 use super::store::OpenStore;
-use super::upstream::{self, OwnUpstream};
 use crate::record::{CellKey, Machine};
 
 /// The place of an experiment's measurement.
@@ -64,7 +64,7 @@ impl Stage {
     ) -> Result<Box<dyn Server>, NoServer> {
         match &self.0 {
             Place::Here(own) => {
-                let upstreams = upstream::addresses(experiment, own.as_ref())?;
+                let upstreams = behind::addresses(experiment, own.as_ref())?;
                 server::start(experiment, key, store, &upstreams)
             }
             Place::Hosts(hosts) => hosts.server(key, store),

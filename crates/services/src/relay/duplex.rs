@@ -20,7 +20,7 @@ use duality_runtime::task;
 use duality_runtime::time::{Duration, Instant, timeout};
 
 use super::answer::Answer;
-use super::exchange::{Asked, Back, Failure};
+use super::back::{Asked, Back, Failure};
 use super::flow::{Flowed, Framed};
 use super::limits::{Limits, PIECE};
 use crate::http::{

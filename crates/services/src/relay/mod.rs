@@ -1,5 +1,5 @@
-//! The relay: a reverse proxy for HTTP/1.1 and HTTP/1.0 (RFC 9110, RFC 9112), which passes requests
-//! on to the servers behind it, its *upstreams*.
+//! The relay: a reverse proxy for HTTP/1.1 and HTTP/1.0 (RFC 9110, RFC 9112). It passes requests on
+//! to the servers behind it, its *upstreams*.
 //!
 //! ```text
 //!   client ──> head ──> reach ──> upstream      the request: head, and body piece by piece
@@ -11,10 +11,11 @@
 //! longer one is on its way, `duplex` waits for both directions at once, so an early reply
 //! reaches the client. A body never has more than a buffer in memory.
 //!
-//! The parser of requests is http's, with its refusals: a message whose end is in doubt is not
-//! relayed. [`Limits`] bounds what clients and upstreams decide.
+//! The parser of requests is http's, with its refusals: a message is not relayed if its end is in
+//! doubt. [`Limits`] bounds what clients and upstreams decide.
 
 mod answer;
+mod back;
 mod duplex;
 mod exchange;
 mod flow;
@@ -37,7 +38,8 @@ pub use limits::{Config, Limits};
 use crate::http::{self, Deadline, Filled, Unread, Wire, parts, status};
 use crate::per_loop::PerLoop;
 use crate::{Entry, Setting, Setup, SetupError};
-use exchange::{Asked, Next};
+use back::Asked;
+use exchange::Next;
 use head::Ends;
 use pool::Pool;
 use upstream::Upstream;

@@ -61,7 +61,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection whose last reply is complete.
+    /// Keeps a connection after a complete reply.
     pub(super) fn put(&self, upstream: usize, stream: TcpStream) {
         let now = Instant::now();
         let mut inner = self.inner();

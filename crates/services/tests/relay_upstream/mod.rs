@@ -1,5 +1,5 @@
-//! A server behind a relay, for tests: a plain blocking program whose replies are known byte for
-//! byte. The path of a request says what becomes of it.
+//! A server behind a relay, for tests: a plain blocking program. Each reply is known byte for byte.
+//! The path of a request says what becomes of it.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
@@ -102,6 +102,10 @@ fn serve(stream: TcpStream, requests: &AtomicUsize) -> io::Result<()> {
 
 /// Answers a request. Returns whether the connection stays.
 fn answer(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io::Result<bool> {
+    if let Some(last) = last_words(head.path()) {
+        writer.write_all(last.as_bytes())?;
+        return Ok(false);
+    }
     match head.path() {
         "/chunked" => writer.write_all(CHUNKED.as_bytes())?,
         "/early" => {
@@ -126,28 +130,6 @@ fn answer(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io
         "/not-modified" => writer
             .write_all(b"HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nContent-Length: 99\r\n\r\n")?,
         "/no-content" => writer.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")?,
-        "/until-end" => {
-            writer.write_all(b"HTTP/1.1 200 OK\r\nX-Kind: end\r\n\r\nall that there is")?;
-            return Ok(false);
-        }
-        "/old" => {
-            writer.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold")?;
-            return Ok(false);
-        }
-        "/last" => {
-            reply(writer, b"last")?;
-            return Ok(false);
-        }
-        "/dies" => {
-            writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\na part")?;
-            return Ok(false);
-        }
-        "/dies-in-chunks" => {
-            writer.write_all(
-                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\na part\r\n",
-            )?;
-            return Ok(false);
-        }
         "/breaks-chunks" => {
             writer.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
             writer.write_all(b"3\r\nabc\r\nnonsense\r\n")?;
@@ -156,7 +138,6 @@ fn answer(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io
             io::copy(&mut reader.take(1 << 30), &mut io::sink())?;
             return Ok(false);
         }
-        "/closes" => return Ok(false),
         path if path.starts_with("/raw/") => {
             let head = path["/raw/".len()..].replace('_', " ").replace(';', "\r\n");
             writer.write_all(head.as_bytes())?;
@@ -180,6 +161,19 @@ fn answer(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io
     }
     writer.flush()?;
     Ok(true)
+}
+
+/// The replies after which the server closes, without reading more.
+fn last_words(path: &str) -> Option<&'static str> {
+    Some(match path {
+        "/until-end" => "HTTP/1.1 200 OK\r\nX-Kind: end\r\n\r\nall that there is",
+        "/old" => "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold",
+        "/last" => "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast",
+        "/dies" => "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\na part",
+        "/dies-in-chunks" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\na part\r\n",
+        "/closes" => "",
+        _ => return None,
+    })
 }
 
 fn reply(writer: &mut impl Write, content: &[u8]) -> io::Result<()> {

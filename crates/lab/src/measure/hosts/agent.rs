@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use duality_load::{Error, Observer, Relay, Report};
 
 use super::protocol::{Answer, BEAT, LONGEST_LINE, Load, Order, SILENCE, UNASKED, VERSION};
+use crate::measure::behind;
 use crate::measure::experiment::Experiment;
 use crate::measure::machine;
 use crate::measure::meter::Meter;
@@ -24,7 +25,6 @@ use crate::measure::no_server::NoServer;
 use crate::measure::noise::NoiseMeter;
 use crate::measure::server::{self, Server};
 use crate::measure::store::{OpenStore, Reach, Store};
-use crate::measure::upstream;
 use crate::record::Role;
 
 /// Carries out orders from `orders` until they end, and writes the answers to `answers`.
@@ -153,7 +153,7 @@ impl Agent {
                     _ => None,
                 };
                 let begun = own.transpose().and_then(|store| {
-                    let upstreams = upstream::addresses(&experiment, None)?;
+                    let upstreams = behind::addresses(&experiment, None)?;
                     let server = server::start(&experiment, &key, store.as_ref(), &upstreams)?;
                     Ok((server, store))
                 });
