@@ -54,7 +54,10 @@ fn where_it_can_be_carried(service: &str, architecture: &[&str], body: fn(&Serve
     let refused = command(service, architecture).output().unwrap();
     let lack = if given.shared_memory { "concurrent connections" } else { "shared memory" };
     assert_eq!(refused.status.code(), Some(1));
-    let expected = format!("duality: {service} under {}: needs {lack}\n", architecture[0]);
+    let expected = format!(
+        "duality: {service} under {}: needs {lack}; choose another architecture\n",
+        architecture[0]
+    );
     assert_eq!(String::from_utf8(refused.stderr).unwrap(), expected);
 }
 
