@@ -259,7 +259,7 @@ mod tests {
         let refused = fit(&mut [asked(5, 0.5, 2.0)], Duration::from_secs(10)).unwrap_err();
         let needed: u64 =
             refused.split("give ").nth(1).unwrap().split('s').next().unwrap().parse().unwrap();
-        assert!(refused.contains("3 repeats of 0.5 s"), "{refused}");
+        assert!(refused.contains("3 repeats and windows of 0.5 s"), "{refused}");
         fitted(asked(5, 0.5, 2.0), needed);
         assert!(fit(&mut [asked(5, 0.5, 2.0)], Duration::from_secs(needed - 1)).is_err());
     }
