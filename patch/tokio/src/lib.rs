@@ -20,6 +20,7 @@
 #[expect(unsafe_code, reason = "ReadBuf and BufMut lend uninitialised memory by unsafe calls")]
 mod buffer;
 mod context;
+pub mod fs;
 pub mod io;
 pub mod net;
 pub mod runtime;

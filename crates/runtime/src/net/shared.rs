@@ -5,6 +5,7 @@
 //!   task on loop A ──▶ attempt ─ would block ─▶ registration with A's poller ─▶ woken by A
 //!   task on loop B ──▶ attempt ─ would block ─▶ registration with B's poller ─▶ woken by B
 //!   task in place  ──▶ attempt ─ would block ─▶ note for poll(2) of its thread
+//!   staged task    ──▶ attempt ─ would block ─▶ registration with the reactor
 //! ```
 //!
 //! Each operation is one non-blocking system call, also on a loop with a ring. The ring then only
@@ -26,6 +27,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 
 use super::socket::count_written;
+use crate::blocks::{Reactor, Source};
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
 use crate::gather::{forget_descriptor, note_descriptor};
@@ -39,6 +41,8 @@ use crate::world::Here;
 pub struct SharedDescriptor {
     /// `None` only during the drop.
     descriptor: Option<OwnedFd>,
+    /// The registration with a reactor.
+    source: Mutex<Option<Arc<Source>>>,
     /// The loops that watch the descriptor. The first one watches the descriptor itself.
     watches: Mutex<Vec<Watch>>,
     /// The waiting tasks that no loop names, for each direction.
@@ -79,6 +83,7 @@ impl SharedDescriptor {
         Self {
             descriptor: Some(descriptor),
             watches: Mutex::new(Vec::new()),
+            source: Mutex::new(None),
             crowds: OnceLock::new(),
             is_noted_in_place: AtomicBool::new(false),
         }
@@ -89,8 +94,8 @@ impl SharedDescriptor {
     ///
     /// # Errors
     ///
-    /// The errors of `attempt`, except `WouldBlock` and `Interrupted`. `Unsupported` in a staged
-    /// server.
+    /// The errors of `attempt`, except `WouldBlock` and `Interrupted`. If no descriptor is left for
+    /// a further loop.
     pub fn poll<T>(
         &self,
         context: &Context<'_>,
@@ -156,10 +161,7 @@ impl SharedDescriptor {
         match unsafe { Here::find() } {
             Here::Loop(core) => self.poll_on_loop(core, context, direction, is_short, attempt),
             Here::Block => self.poll_in_place(context, direction, attempt),
-            Here::Reactor(..) => {
-                let problem = "a shared descriptor does not wait in a staged server";
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::Unsupported, problem)))
-            }
+            Here::Reactor(_, reactor) => self.poll_suspended(reactor, context, direction, attempt),
         }
     }
 
@@ -264,6 +266,41 @@ impl SharedDescriptor {
         outcome
     }
 
+    fn poll_suspended<T>(
+        &self,
+        reactor: &Reactor,
+        context: &Context<'_>,
+        direction: Direction,
+        attempt: &mut impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            let outcome = attempted(|| attempt(self.as_fd()));
+            if outcome.is_ready() {
+                return outcome;
+            }
+            let source = self.source(reactor)?;
+            let crowd = self.crowd(direction);
+            crowd.join(Some(context.waker()));
+            let waker = Waker::from(crowd.clone());
+            if source.poll_ready(&Context::from_waker(&waker), direction).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// The registration with this reactor.
+    fn source(&self, reactor: &Reactor) -> io::Result<Arc<Source>> {
+        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(source) = source.as_ref().filter(|source| source.reactor().is(reactor)) {
+            return Ok(source.clone());
+        }
+        let registered = reactor.register(self.as_fd())?;
+        if let Some(other) = source.replace(registered.clone()) {
+            other.deregister(self.as_fd(), true);
+        }
+        Ok(registered)
+    }
+
     fn crowd(&self, direction: Direction) -> &Arc<Crowd> {
         &self.crowds.get_or_init(Default::default)[direction as usize]
     }
@@ -306,6 +343,10 @@ impl Drop for SharedDescriptor {
         if self.is_noted_in_place.load(Ordering::Relaxed) {
             // The notes of other kernel threads end with their next poll(2).
             forget_descriptor(self.as_fd().as_raw_fd());
+        }
+        let source = self.source.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(source) = source {
+            source.deregister(self.as_fd(), true);
         }
         let watches = self.watches.get_mut().unwrap_or_else(PoisonError::into_inner);
         let is_shared = watches.len() > 1;

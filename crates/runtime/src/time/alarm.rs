@@ -26,7 +26,7 @@ impl Alarm {
     }
 
     /// Moves the alarm. Poll it afterwards, so that the new deadline is noted.
-    pub fn set(&mut self, deadline: Option<Instant>) {
+    pub fn move_to(&mut self, deadline: Option<Instant>) {
         self.forget();
         self.deadline = deadline;
     }

@@ -22,7 +22,7 @@ enum Reading {
     Busy(JoinHandle<io::Result<Vec<u8>>>),
 }
 
-/// Standard input. The process cannot end while a read waits for a terminal: tokio's does neither.
+/// Standard input. While a read waits for input, the runtime cannot end, as with tokio's.
 #[must_use]
 pub fn stdin() -> Stdin {
     Stdin(Reading::Idle(Vec::new(), 0))

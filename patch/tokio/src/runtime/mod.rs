@@ -12,6 +12,7 @@
 mod blocking;
 mod builder;
 mod handle;
+mod local;
 mod loops;
 mod metrics;
 mod shared;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 pub use self::builder::Builder;
 pub use self::handle::{EnterGuard, Handle, TryCurrentError};
+pub use self::local::{LocalOptions, LocalRuntime};
 pub use self::metrics::RuntimeMetrics;
 pub(crate) use self::shared::Shared;
 use crate::context;

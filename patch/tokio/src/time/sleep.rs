@@ -61,7 +61,7 @@ impl Sleep {
     pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
         let this = self.project();
         *this.deadline = deadline;
-        this.alarm.set(Some(deadline.into_std()));
+        this.alarm.move_to(Some(deadline.into_std()));
     }
 }
 
