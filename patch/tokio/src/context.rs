@@ -129,7 +129,8 @@ pub(crate) fn run(handle: Handle, driver: Driver) -> Restore {
     };
     Restore {
         depth: Some(enter(handle)),
-        place: PLACE.replace(Place { is_inside: true, runtime, held_up: None }),
+        // The code may have left a loop by `block_in_place`, and hold it up still.
+        place: PLACE.replace(Place { is_inside: true, runtime, held_up: held_up() }),
         number: NUMBER.replace(number),
     }
 }

@@ -54,7 +54,9 @@ impl World {
             Self::Loop(kind) => (kind, LoopWorld::Suspend),
         };
         let poller = kind.open().map_err(|error| {
-            let line = format!("the poller {kind} is not available here: {error}; set {VARIABLE} to another world");
+            let line = format!(
+                "the poller {kind} is not available here: {error}; set {VARIABLE} to another world"
+            );
             io::Error::new(error.kind(), line)
         })?;
         EventLoop::new(poller, world)

@@ -43,7 +43,7 @@ queues_of_delays: first second
 time_outs_leave_no_bytes_behind: 200
 channels: [1225, 1225, 1225, 1225] 49
 locks: 200
-join_sets: 123 1 7 0
+join_sets: 321 1 7 0
 aborts: true 7
 panics: true true panicked with message \"on purpose\"
 local_sets: (15, 1, 5, 6)
@@ -66,7 +66,8 @@ fn pieces_find_the_same(world: &str) {
 
 fn check_pieces(command: &mut Command) {
     let output = run(command, "from standard input");
-    let (found, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (found, told) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!((&*found, output.status.success()), (FOUND, true), "{told}");
 }
 
@@ -205,7 +206,10 @@ fn several_loops_share_the_tasks() {
 #[test]
 fn a_wrong_setting_is_one_line_and_exit_code_2() {
     let wrong = [
-        (command(PIECES, "green"), "DUALITY_WORLD=green is no world; choose from threads, uthreads, epoll, uring, poll, select\n"),
+        (
+            command(PIECES, "green"),
+            "DUALITY_WORLD=green is no world; choose from threads, uthreads, epoll, uring, poll, select\n",
+        ),
         (
             {
                 let mut command = command(PIECES, "epoll");

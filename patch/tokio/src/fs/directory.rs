@@ -50,7 +50,9 @@ impl DirBuilder {
     pub async fn create(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(self.is_recursive);
-        self.mode.inspect(|mode| drop(builder.mode(*mode)));
+        if let Some(mode) = self.mode {
+            builder.mode(mode);
+        }
         let path = path.as_ref().to_owned();
         on_thread(move || builder.create(path)).await
     }

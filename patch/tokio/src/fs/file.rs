@@ -153,7 +153,6 @@ impl File {
     /// # Errors
     ///
     /// This file, if a call is under way.
-    #[expect(clippy::result_large_err, reason = "the file goes back to the caller")]
     pub fn try_into_std(mut self) -> Result<StdFile, Self> {
         if matches!(self.inner.get_mut().state, State::Busy(_)) {
             return Err(self);

@@ -48,7 +48,6 @@ impl Interest {
 
     /// Both.
     #[must_use]
-    #[expect(clippy::should_implement_trait, reason = "it is tokio's name")]
     pub const fn add(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

@@ -118,10 +118,10 @@ impl<T: AsRawFd + AsFd> AsyncFd<T> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 other => return other,
             }
-            match interest.is_readable() {
-                true => drop(self.readable().await?),
-                false => drop(self.writable().await?),
-            }
+            let _ready = match interest.is_readable() {
+                true => self.readable().await?,
+                false => self.writable().await?,
+            };
         }
     }
 }
@@ -197,7 +197,10 @@ impl<'a, T> AsyncFdReadyGuard<'a, T> {
 
 impl<T> fmt::Debug for AsyncFdReadyGuard<'_, T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("AsyncFdReadyGuard").field("ready", &self.ready).finish_non_exhaustive()
+        formatter
+            .debug_struct("AsyncFdReadyGuard")
+            .field("ready", &self.ready)
+            .finish_non_exhaustive()
     }
 }
 

@@ -29,7 +29,9 @@ mod sealed {
 /// # Errors
 ///
 /// The errors of the resolver. `InvalidInput` if the port is missing.
-pub async fn lookup_host<T: ToSocketAddrs>(host: T) -> io::Result<impl Iterator<Item = SocketAddr>> {
+pub async fn lookup_host<T: ToSocketAddrs>(
+    host: T,
+) -> io::Result<impl Iterator<Item = SocketAddr>> {
     addresses(&host).await.map(Vec::into_iter)
 }
 
@@ -71,12 +73,12 @@ pub(super) fn internet_address(address: Option<SocketAddrAny>) -> io::Result<Soc
 }
 
 fn resolve(host: (String, u16)) -> Found {
-    resolve_by(move || std::net::ToSocketAddrs::to_socket_addrs(&(&*host.0, host.1)).map(Vec::from_iter))
+    resolve_by(move || {
+        std::net::ToSocketAddrs::to_socket_addrs(&(&*host.0, host.1)).map(Vec::from_iter)
+    })
 }
 
-fn resolve_by(
-    search: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
-) -> Found {
+fn resolve_by(search: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static) -> Found {
     let search = spawn_blocking(search);
     Box::pin(async { search.await.map_err(io::Error::from)? })
 }

@@ -136,7 +136,11 @@ impl Socket {
         })
     }
 
-    pub(super) fn poll_write(&self, context: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_write(
+        &self,
+        context: &Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.0.poll_moving(context, Direction::Write, bytes.len(), |socket| {
             Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
         })

@@ -249,7 +249,6 @@ macro_rules! stream {
             /// # Errors
             ///
             /// Both halves, if they are of different streams.
-            #[expect(clippy::result_large_err, reason = "both halves go back to the caller")]
             pub fn reunite(self, other: OwnedWriteHalf) -> Result<$stream, ReuniteError> {
                 if !::std::sync::Arc::ptr_eq(&self.stream, &other.stream) {
                     return Err(ReuniteError(self, other));
@@ -265,7 +264,6 @@ macro_rules! stream {
             /// # Errors
             ///
             /// Both halves, if they are of different streams.
-            #[expect(clippy::result_large_err, reason = "both halves go back to the caller")]
             pub fn reunite(self, other: OwnedReadHalf) -> Result<$stream, ReuniteError> {
                 other.reunite(self)
             }

@@ -248,7 +248,10 @@ impl UdpSocket {
     /// # Errors
     ///
     /// The errors of `recvfrom(2)`.
-    pub async fn recv_buf_from<B: BufMut>(&self, buffer: &mut B) -> io::Result<(usize, SocketAddr)> {
+    pub async fn recv_buf_from<B: BufMut>(
+        &self,
+        buffer: &mut B,
+    ) -> io::Result<(usize, SocketAddr)> {
         self.socket.wait(Direction::Read, |_| self.try_recv_buf_from(buffer)).await
     }
 

@@ -152,7 +152,8 @@ impl Builder {
     pub fn build(&mut self) -> io::Result<Runtime> {
         let world = World::chosen();
         let keep = self.keep_alive;
-        let shared = Shared::new(world, self.flavor, self.threads.clone(), self.most_blocking, keep);
+        let shared =
+            Shared::new(world, self.flavor, self.threads.clone(), self.most_blocking, keep);
         let handle = Handle { shared: Arc::new(shared) };
         handle.shared.open(&handle)?;
         Ok(Runtime::of(handle))

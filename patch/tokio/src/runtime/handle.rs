@@ -38,7 +38,6 @@ impl Handle {
     }
 
     /// Makes this the current runtime of the calling thread, until the guard is dropped.
-    #[must_use]
     pub fn enter(&self) -> EnterGuard<'_> {
         EnterGuard { depth: context::enter(self.clone()), _handle: PhantomData }
     }

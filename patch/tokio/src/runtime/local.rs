@@ -71,7 +71,6 @@ impl LocalRuntime {
     }
 
     /// Makes this the current runtime of the calling thread, until the guard is dropped.
-    #[must_use]
     pub fn enter(&self) -> EnterGuard<'_> {
         self.runtime.enter()
     }

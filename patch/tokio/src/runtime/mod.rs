@@ -107,7 +107,6 @@ impl Runtime {
     }
 
     /// Makes this the current runtime of the calling thread, until the guard is dropped.
-    #[must_use]
     pub fn enter(&self) -> EnterGuard<'_> {
         self.handle.enter()
     }

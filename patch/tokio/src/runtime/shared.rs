@@ -1,10 +1,11 @@
 //! A runtime, as its handles share it.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::loops::{BoxedTask, Inbox, keep_own, start_here, take_own};
 use super::threads::{ThreadCount, ThreadOptions};
 use super::{Handle, RuntimeFlavor};
 use crate::context::{self, Driver};
+use crate::task::{Header, Id};
 use crate::world::{self, World};
 
 /// A runtime.
@@ -34,6 +36,8 @@ pub(crate) struct Shared {
     /// The thread that a `current_thread` runtime's loop belongs to.
     driver: Mutex<Option<Ownership>>,
     alive: AtomicUsize,
+    /// The tasks that are kernel threads, to be aborted at the end.
+    thread_tasks: Mutex<HashMap<Id, Weak<Header>>>,
     is_closed: AtomicBool,
 }
 
@@ -68,6 +72,7 @@ impl Shared {
             next: AtomicUsize::new(0),
             driver: Mutex::default(),
             alive: AtomicUsize::new(0),
+            thread_tasks: Mutex::default(),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -234,6 +239,8 @@ impl Shared {
         let inboxes = lock(&self.inboxes).clone();
         inboxes.iter().for_each(|inbox| inbox.close());
         self.blocking.close();
+        let thread_tasks = Vec::from_iter(lock(&self.thread_tasks).values().cloned());
+        thread_tasks.iter().filter_map(Weak::upgrade).for_each(|header| header.abort());
         if let Some(event_loop) = take_own(self.number) {
             let _entered = handle.enter();
             drop(event_loop);
@@ -241,12 +248,18 @@ impl Shared {
         self.threads.wait(patience);
     }
 
-    pub(crate) fn task_begins(&self) {
+    pub(crate) fn task_begins(&self, header: &Arc<Header>) {
         self.alive.fetch_add(1, Ordering::Relaxed);
+        if self.world == World::Threads {
+            lock(&self.thread_tasks).insert(header.id(), Arc::downgrade(header));
+        }
     }
 
-    pub(crate) fn task_ended(&self) {
+    pub(crate) fn task_ended(&self, id: Id) {
         self.alive.fetch_sub(1, Ordering::Relaxed);
+        if self.world == World::Threads {
+            lock(&self.thread_tasks).remove(&id);
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {

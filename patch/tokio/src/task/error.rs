@@ -79,7 +79,9 @@ impl fmt::Display for JoinError {
         let Self { id, .. } = self;
         match (self.is_panic(), self.message()) {
             (false, _) => write!(formatter, "task {id} was cancelled"),
-            (true, Some(message)) => write!(formatter, "task {id} panicked with message {message:?}"),
+            (true, Some(message)) => {
+                write!(formatter, "task {id} panicked with message {message:?}")
+            }
             (true, None) => write!(formatter, "task {id} panicked"),
         }
     }
@@ -90,7 +92,9 @@ impl fmt::Debug for JoinError {
         let Self { id, .. } = self;
         match (self.is_panic(), self.message()) {
             (false, _) => write!(formatter, "JoinError::Cancelled({id:?})"),
-            (true, Some(message)) => write!(formatter, "JoinError::Panic({id:?}, {message:?}, ...)"),
+            (true, Some(message)) => {
+                write!(formatter, "JoinError::Panic({id:?}, {message:?}, ...)")
+            }
             (true, None) => write!(formatter, "JoinError::Panic({id:?}, ...)"),
         }
     }

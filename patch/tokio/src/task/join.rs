@@ -58,7 +58,12 @@ impl Header {
         })
     }
 
-    fn abort(&self) {
+    pub(crate) fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Ends the task, at once if it has left its waker.
+    pub(crate) fn abort(&self) {
         self.is_aborted.store(true, Ordering::SeqCst);
         let waker = lock(&self.waker).take();
         if let Some(waker) = waker {
@@ -145,7 +150,7 @@ impl<T> End<T> {
         }
         drop(lock(&self.header.waker).take());
         if let Some(runtime) = &self.runtime {
-            runtime.task_ended();
+            runtime.task_ended(self.header.id);
         }
         self.outcome.end(outcome);
     }
@@ -165,10 +170,10 @@ impl<T> Drop for End<T> {
 impl<F: Future> Task<F> {
     /// The task of `future`, and its handle.
     pub(crate) fn new(future: F, runtime: Option<Arc<Shared>>) -> (Self, JoinHandle<F::Output>) {
-        if let Some(runtime) = &runtime {
-            runtime.task_begins();
-        }
         let header = Header::new();
+        if let Some(runtime) = &runtime {
+            runtime.task_begins(&header);
+        }
         let outcome = Arc::new(Outcome(Mutex::new(State::Running(None))));
         let handle = JoinHandle { header: header.clone(), outcome: outcome.clone() };
         (Self { future: Some(future), end: End { header, outcome, runtime } }, handle)
@@ -213,7 +218,9 @@ pub(crate) fn work<R>(work: impl FnOnce() -> R) -> (impl FnOnce(), JoinHandle<R>
         }
         let _running = end.header.id.enter();
         let done = catch_unwind(AssertUnwindSafe(work));
-        end.with(done.map_err(|panic: Box<dyn Any + Send>| JoinError::panicked(end.header.id, panic)));
+        end.with(
+            done.map_err(|panic: Box<dyn Any + Send>| JoinError::panicked(end.header.id, panic)),
+        );
     };
     (run, handle)
 }

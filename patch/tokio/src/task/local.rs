@@ -81,7 +81,8 @@ where
     F::Output: 'static,
 {
     let local = CURRENT.with_borrow(Clone::clone);
-    let outside = "`spawn_local` called from outside of a `task::LocalSet` or `runtime::LocalRuntime`";
+    let outside =
+        "`spawn_local` called from outside of a `task::LocalSet` or `runtime::LocalRuntime`";
     local.expect(outside).spawn(future)
 }
 

@@ -14,9 +14,9 @@ use crate::runtime::Handle;
 pub use self::error::JoinError;
 pub use self::id::{Id, id, try_id};
 pub use self::join::{AbortHandle, JoinHandle};
+pub(crate) use self::join::{Header, Task, work};
 pub use self::local::{LocalEnterGuard, LocalSet, spawn_local};
 pub use self::set::JoinSet;
-pub(crate) use self::join::{Task, work};
 #[doc(hidden)]
 pub use real::task::coop::{Unconstrained, consume_budget, unconstrained};
 pub use real::task::{LocalKey, coop, futures, yield_now};
@@ -63,13 +63,9 @@ pub fn block_in_place<F, R>(work: F) -> R
 where
     F: FnOnce() -> R,
 {
-    Handle::try_current().map_or_else(|_| None, |handle| Some(handle.runtime_flavor())).map_or_else(
-        || (),
-        |flavor| {
-            let may_block = !context::is_inside() || flavor.is_multi_thread();
-            assert!(may_block, "can call blocking only when running on the multi-threaded runtime");
-        },
-    );
+    let is_multi_thread = |handle: Handle| handle.runtime_flavor().is_multi_thread();
+    let may_block = !context::is_inside() || Handle::try_current().is_ok_and(is_multi_thread);
+    assert!(may_block, "can call blocking only when running on the multi-threaded runtime");
     let _outside = context::leave();
     work()
 }

@@ -61,7 +61,8 @@ async fn main() -> std::io::Result<()> {
     tokio::spawn(async move {
         while let Some((order, reply)) = ordered.recv().await {
             let stock = stock.read().await;
-            let price = stock.iter().find(|item| item.name == order.item).map_or(0, |item| item.price);
+            let price =
+                stock.iter().find(|item| item.name == order.item).map_or(0, |item| item.price);
             let _ = reply.send(Receipt { total: price * order.count });
         }
     });

@@ -76,7 +76,8 @@ impl Server {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("listening on ").expect("a line with its address");
+        let address =
+            line.trim_end().strip_prefix("listening on ").expect("a line with its address");
         Self { address: address.parse().unwrap(), child, output }
     }
 
@@ -109,7 +110,8 @@ impl Server {
     /// The names of the kernel threads.
     pub fn threads(&self) -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
-        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        let names =
+            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
         names.map(|name| name.trim_end().to_owned()).collect()
     }
 

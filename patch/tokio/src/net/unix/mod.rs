@@ -16,7 +16,9 @@ use rustix::net::SocketAddrUnix;
 pub use self::datagram::UnixDatagram;
 pub use self::listener::UnixListener;
 pub use self::socket::UnixSocket;
-pub use self::stream::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, UnixStream, WriteHalf};
+pub use self::stream::{
+    OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, UnixStream, WriteHalf,
+};
 
 /// The number of a user.
 #[expect(non_camel_case_types, reason = "it is tokio's name")]
