@@ -1,5 +1,5 @@
-//! `cargo xtask tokio-patch`: tests the crate named tokio in patch/, by programs that know nothing of
-//! it. Each folder is a workspace of its own, because a patch of tokio holds for a whole workspace.
+//! `cargo xtask tokio-patch`: tests the crate named tokio in patch/, by programs that know nothing
+//! of it. Each folder is a workspace of its own, because a patch holds for a whole workspace.
 
 use std::ffi::OsStr;
 

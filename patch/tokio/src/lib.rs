@@ -19,11 +19,12 @@
 
 #[expect(unsafe_code, reason = "ReadBuf and BufMut lend uninitialised memory by unsafe calls")]
 mod buffer;
-mod context;
 pub mod fs;
 pub mod io;
+mod join;
 pub mod net;
 pub mod runtime;
+mod scheduler;
 pub mod signal;
 pub mod task;
 pub mod time;

@@ -95,8 +95,8 @@ fn replies_are_the_same(world: &str) {
     }
     // The shop is its own client, by reqwest.
     let asked = server.ask(&format!("GET /ask/{}", server.address.port()), b"");
-    let expected = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 8\r\n\
-                    x-shop: open\r\nconnection: close\r\n\r\n2 items\n";
+    let expected = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\nx-shop: open\r\n\
+                    content-length: 8\r\nconnection: close\r\n\r\n2 items\n";
     assert_eq!(String::from_utf8(asked).unwrap(), expected);
     let large: Vec<u8> = (0..2_000_000_u32).map(|number| (number % 251) as u8).collect();
     let reply = server.ask("POST /echo", &large);

@@ -1,9 +1,11 @@
 //! What a descriptor is ready for.
 
 use std::fmt;
+use std::io;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
+use std::os::fd::BorrowedFd;
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Interest;
 
@@ -71,8 +73,22 @@ impl Ready {
         self.0 & Self::ERROR.0 != 0
     }
 
+    /// What poll(2) reports now, as far as `interest` asks for it.
+    pub(crate) fn now(descriptor: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
+        let pairs = [
+            (interest.is_readable(), PollFlags::IN | PollFlags::RDHUP),
+            (interest.is_writable(), PollFlags::OUT),
+            (interest.is_priority(), PollFlags::PRI),
+        ];
+        let asked = pairs.into_iter().filter(|(is_asked, _)| *is_asked);
+        let asked = asked.fold(PollFlags::empty(), |all, (_, flags)| all | flags);
+        let mut polled = [PollFd::from_borrowed_fd(descriptor, asked)];
+        rustix::event::poll(&mut polled, Some(&Timespec::default()))?;
+        Ok(Self::of(polled[0].revents(), interest))
+    }
+
     /// What poll(2) reports, as far as `interest` asks for it.
-    pub(crate) fn of(flags: PollFlags, interest: Interest) -> Self {
+    fn of(flags: PollFlags, interest: Interest) -> Self {
         let closed = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
         let pairs = [
             (interest.is_readable(), PollFlags::IN, Self::READABLE),

@@ -10,13 +10,12 @@ use duality_poller::Direction;
 use duality_runtime::net::SharedDescriptor;
 
 use super::{Interest, Ready};
-use crate::net::ready_now;
 
 /// A descriptor that another library reads and writes, in non-blocking mode. This type only waits
 /// for it, by a duplicate of the descriptor.
 ///
-/// tokio asks for `AsRawFd`, and leaves it to its caller that the descriptor is open. This type asks
-/// for `AsFd` in addition, so that the compiler knows it.
+/// tokio asks for `AsRawFd` alone, and trusts its caller that the descriptor is open. This type asks
+/// for `AsFd` too, so that the compiler knows.
 pub struct AsyncFd<T> {
     watched: SharedDescriptor,
     interest: Interest,
@@ -99,7 +98,7 @@ impl<T: AsRawFd + AsFd> AsyncFd<T> {
         interest: Interest,
     ) -> Poll<io::Result<AsyncFdReadyGuard<'a, T>>> {
         ready!(self.watched.poll_ready(context, direction))?;
-        let ready = ready_now(self.watched.as_fd(), interest)?;
+        let ready = Ready::now(self.watched.as_fd(), interest)?;
         Poll::Ready(Ok(AsyncFdReadyGuard { of: self, ready }))
     }
 

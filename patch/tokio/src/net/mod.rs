@@ -1,6 +1,7 @@
 //! Sockets of TCP, UDP and Unix, and host names.
 
 mod address;
+mod halves;
 mod socket;
 mod streams;
 pub mod tcp;
@@ -9,7 +10,6 @@ mod udp;
 pub mod unix;
 
 pub use self::address::{ToSocketAddrs, lookup_host};
-pub(crate) use self::socket::ready_now;
 pub use self::tcp::{TcpListener, TcpStream};
 pub use self::tcp_socket::TcpSocket;
 pub use self::udp::UdpSocket;

@@ -11,7 +11,6 @@ use bytes::BufMut;
 use duality_poller::Direction;
 use duality_runtime::net::SharedDescriptor;
 use real::io::ReadBuf;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvFlags, SendFlags, recv, send, shutdown, sockopt};
 
 use crate::buffer;
@@ -66,7 +65,7 @@ impl Socket {
     /// Waits until one of the interests comes true.
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         poll_fn(|context| {
-            let ready = ready_now(self.as_fd(), interest)?;
+            let ready = Ready::now(self.as_fd(), interest)?;
             if !ready.is_empty() {
                 return Poll::Ready(Ok(ready));
             }
@@ -76,7 +75,7 @@ impl Socket {
             ];
             for (is_awaited, direction) in directions {
                 if is_awaited && self.0.poll_ready(context, direction)?.is_ready() {
-                    return Poll::Ready(ready_now(self.as_fd(), interest));
+                    return Poll::Ready(Ready::now(self.as_fd(), interest));
                 }
             }
             Poll::Pending
@@ -208,18 +207,4 @@ impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }
-}
-
-/// What poll(2) reports now.
-pub(crate) fn ready_now(descriptor: BorrowedFd<'_>, interest: Interest) -> io::Result<Ready> {
-    let pairs = [
-        (interest.is_readable(), PollFlags::IN | PollFlags::RDHUP),
-        (interest.is_writable(), PollFlags::OUT),
-        (interest.is_priority(), PollFlags::PRI),
-    ];
-    let asked = pairs.into_iter().filter(|(is_asked, _)| *is_asked);
-    let asked = asked.fold(PollFlags::empty(), |all, (_, flags)| all | flags);
-    let mut polled = [PollFd::from_borrowed_fd(descriptor, asked)];
-    rustix::event::poll(&mut polled, Some(&Timespec::default()))?;
-    Ok(Ready::of(polled[0].revents(), interest))
 }

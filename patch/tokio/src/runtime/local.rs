@@ -6,8 +6,9 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::{Builder, EnterGuard, Handle, Runtime, RuntimeMetrics};
-use crate::task::{JoinHandle, LocalSet};
+use crate::join::JoinHandle;
+use crate::scheduler::{Builder, EnterGuard, Handle, Runtime, RuntimeMetrics};
+use crate::task::LocalSet;
 
 /// The settings of a [`LocalRuntime`]. There are none.
 #[derive(Debug, Default)]
@@ -24,11 +25,24 @@ pub struct LocalRuntime {
     runtime: Runtime,
 }
 
-impl LocalRuntime {
-    pub(super) fn of(runtime: Runtime) -> Self {
-        Self { set: LocalSet::new(), runtime }
+impl Builder {
+    /// Makes a runtime of the calling thread, with tasks that need not be `Send`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`build`](Self::build).
+    ///
+    /// # Panics
+    ///
+    /// If the builder is one of a multi-threaded runtime.
+    #[track_caller]
+    pub fn build_local(&mut self, _: LocalOptions) -> io::Result<LocalRuntime> {
+        assert!(self.is_local(), "multi_thread is not supported for LocalRuntime");
+        Ok(LocalRuntime { set: LocalSet::new(), runtime: self.build()? })
     }
+}
 
+impl LocalRuntime {
     /// A runtime for this thread.
     ///
     /// # Errors

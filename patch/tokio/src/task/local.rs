@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::{Id, JoinHandle, Task};
-use crate::runtime::Runtime;
+use crate::join::{Id, JoinHandle, Task};
+use crate::scheduler::Runtime;
 
 /// The most turns that a poll of a set gives, so that the task that polls the set gives way.
 const TURNS: usize = 64;

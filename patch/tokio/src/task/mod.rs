@@ -1,22 +1,15 @@
 //! Tasks: spawned, joined, aborted, local to a thread, or blocking.
 
-mod error;
-mod id;
-mod join;
 mod local;
 mod set;
 
 use std::future::Future;
 
-use crate::context;
-use crate::runtime::Handle;
+use crate::scheduler::{Handle, context};
 
-pub use self::error::JoinError;
-pub use self::id::{Id, id, try_id};
-pub use self::join::{AbortHandle, JoinHandle};
-pub(crate) use self::join::{Header, Task, work};
 pub use self::local::{LocalEnterGuard, LocalSet, spawn_local};
 pub use self::set::JoinSet;
+pub use crate::join::{AbortHandle, Id, JoinError, JoinHandle, id, try_id};
 #[doc(hidden)]
 pub use real::task::coop::{Unconstrained, consume_budget, unconstrained};
 pub use real::task::{LocalKey, coop, futures, yield_now};

@@ -7,8 +7,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::{AbortHandle, Id, JoinError, JoinHandle, LocalSet, spawn, spawn_blocking, spawn_local};
-use crate::runtime::Handle;
+use super::{LocalSet, spawn, spawn_blocking, spawn_local};
+use crate::join::{AbortHandle, Id, JoinError, JoinHandle};
+use crate::scheduler::Handle;
 
 /// Tasks with outputs of one type. Dropping the set aborts its tasks.
 pub struct JoinSet<T> {

@@ -1,6 +1,6 @@
-//! A shop by axum, as its author would write it for tokio: state, JSON, middleware, an interval, a
-//! background task, an abort, blocking work, a time-out, `select!`, a request to another server,
-//! and a graceful shutdown.
+//! A shop by axum, as its author would write it for tokio. It has state, JSON, middleware, an
+//! interval, a background task, an abort and blocking work. It also has a time-out, `select!`, a
+//! request to another server, and a graceful shutdown.
 //!
 //! It prints `listening on ADDRESS`, and ends at Ctrl-C or SIGTERM.
 

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::runtime::{Handle, TryCurrentError};
+use super::{Handle, TryCurrentError};
 
 thread_local! {
     static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };

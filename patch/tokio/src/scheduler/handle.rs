@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
+use super::context;
 use super::{RuntimeFlavor, RuntimeMetrics, Shared};
-use crate::context;
-use crate::task::{JoinHandle, Task, work};
+use crate::join::{JoinHandle, Task, work};
 
 /// A handle of a runtime. Handles do not keep the runtime alive.
 #[derive(Clone)]

@@ -14,11 +14,11 @@ use duality_runtime::task::gather;
 use duality_runtime::task::thread::{ThreadStack, start};
 
 use super::blocking::{Blocking, Job};
+use super::context::{self, Driver};
 use super::loops::{BoxedTask, Inbox, keep_own, start_here, take_own};
 use super::threads::{ThreadCount, ThreadOptions};
 use super::{Handle, RuntimeFlavor};
-use crate::context::{self, Driver};
-use crate::task::{Header, Id};
+use crate::join::{Header, Id, Owner};
 use crate::world::{self, World};
 
 /// A runtime.
@@ -137,7 +137,7 @@ impl Shared {
         self.inbox(handle).push(task);
     }
 
-    /// The loop whose turn it is to be sent a task.
+    /// The loop that is next to be sent a task.
     fn inbox(&self, handle: &Handle) -> Arc<Inbox> {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         let first = {
@@ -248,24 +248,6 @@ impl Shared {
         self.threads.wait(patience);
     }
 
-    pub(crate) fn task_begins(&self, header: &Arc<Header>) {
-        self.alive.fetch_add(1, Ordering::Relaxed);
-        if self.world == World::Threads {
-            lock(&self.thread_tasks).insert(header.id(), Arc::downgrade(header));
-        }
-    }
-
-    pub(crate) fn task_ended(&self, id: Id) {
-        self.alive.fetch_sub(1, Ordering::Relaxed);
-        if self.world == World::Threads {
-            lock(&self.thread_tasks).remove(&id);
-        }
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed)
-    }
-
     pub(super) fn flavor(&self) -> RuntimeFlavor {
         self.flavor
     }
@@ -280,6 +262,26 @@ impl Shared {
 
     pub(super) fn queued_tasks(&self) -> usize {
         lock(&self.inboxes).iter().map(|inbox| inbox.len()).sum()
+    }
+}
+
+impl Owner for Shared {
+    fn task_begins(&self, header: &Arc<Header>) {
+        self.alive.fetch_add(1, Ordering::Relaxed);
+        if self.world == World::Threads {
+            lock(&self.thread_tasks).insert(header.id(), Arc::downgrade(header));
+        }
+    }
+
+    fn task_ended(&self, id: Id) {
+        self.alive.fetch_sub(1, Ordering::Relaxed);
+        if self.world == World::Threads {
+            lock(&self.thread_tasks).remove(&id);
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 }
 

@@ -20,7 +20,18 @@ use std::task::{Context, Poll, Waker};
 use pin_project_lite::pin_project;
 
 use super::{Id, JoinError};
-use crate::runtime::Shared;
+
+/// The runtime of a task.
+pub(crate) trait Owner: Send + Sync {
+    /// Counts a new task.
+    fn task_begins(&self, task: &Arc<Header>);
+
+    /// Counts the end of a task.
+    fn task_ended(&self, id: Id);
+
+    /// Whether the runtime has ended, so that its tasks end too.
+    fn is_closed(&self) -> bool;
+}
 
 /// What handles know of a task whatever its output is.
 #[derive(Debug)]
@@ -139,8 +150,7 @@ pin_project! {
 struct End<T> {
     header: Arc<Header>,
     outcome: Arc<Outcome<T>>,
-    /// The runtime, which counts its tasks.
-    runtime: Option<Arc<Shared>>,
+    owner: Option<Arc<dyn Owner>>,
 }
 
 impl<T> End<T> {
@@ -149,15 +159,15 @@ impl<T> End<T> {
             return;
         }
         drop(lock(&self.header.waker).take());
-        if let Some(runtime) = &self.runtime {
-            runtime.task_ended(self.header.id);
+        if let Some(owner) = &self.owner {
+            owner.task_ended(self.header.id);
         }
         self.outcome.end(outcome);
     }
 
     fn is_aborted(&self) -> bool {
         self.header.is_aborted.load(Ordering::SeqCst)
-            || self.runtime.as_ref().is_some_and(|runtime| runtime.is_closed())
+            || self.owner.as_ref().is_some_and(|owner| owner.is_closed())
     }
 }
 
@@ -169,14 +179,14 @@ impl<T> Drop for End<T> {
 
 impl<F: Future> Task<F> {
     /// The task of `future`, and its handle.
-    pub(crate) fn new(future: F, runtime: Option<Arc<Shared>>) -> (Self, JoinHandle<F::Output>) {
+    pub(crate) fn new(future: F, owner: Option<Arc<dyn Owner>>) -> (Self, JoinHandle<F::Output>) {
         let header = Header::new();
-        if let Some(runtime) = &runtime {
-            runtime.task_begins(&header);
+        if let Some(owner) = &owner {
+            owner.task_begins(&header);
         }
         let outcome = Arc::new(Outcome(Mutex::new(State::Running(None))));
         let handle = JoinHandle { header: header.clone(), outcome: outcome.clone() };
-        (Self { future: Some(future), end: End { header, outcome, runtime } }, handle)
+        (Self { future: Some(future), end: End { header, outcome, owner } }, handle)
     }
 }
 

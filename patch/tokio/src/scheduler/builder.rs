@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::threads::ThreadOptions;
-use super::{Handle, LocalOptions, LocalRuntime, Runtime, RuntimeFlavor, Shared};
+use super::{Handle, Runtime, RuntimeFlavor, Shared};
 use crate::world::World;
 
 /// Builds a runtime. The world comes from the environment, not from here.
@@ -159,20 +159,9 @@ impl Builder {
         Ok(Runtime::of(handle))
     }
 
-    /// Makes a runtime of the calling thread, with tasks that need not be `Send`.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`build`](Self::build).
-    ///
-    /// # Panics
-    ///
-    /// If the builder is one of a multi-threaded runtime.
-    #[track_caller]
-    pub fn build_local(&mut self, _: LocalOptions) -> io::Result<LocalRuntime> {
-        let is_local = self.flavor == RuntimeFlavor::CurrentThread;
-        assert!(is_local, "multi_thread is not supported for LocalRuntime");
-        self.build().map(LocalRuntime::of)
+    /// Whether the runtime will have one thread, which is that of `block_on`.
+    pub(crate) fn is_local(&self) -> bool {
+        self.flavor == RuntimeFlavor::CurrentThread
     }
 }
 
