@@ -14,8 +14,8 @@ use super::{Interest, Ready};
 /// A descriptor that another library reads and writes, in non-blocking mode. This type only waits
 /// for it, by a duplicate of the descriptor.
 ///
-/// tokio asks for `AsRawFd` alone, and trusts its caller that the descriptor is open. This type asks
-/// for `AsFd` too, so that the compiler knows.
+/// tokio asks for `AsRawFd` alone, and trusts its caller that the descriptor is open. This type
+/// asks for `AsFd` too, so that the compiler knows.
 pub struct AsyncFd<T> {
     watched: SharedDescriptor,
     interest: Interest,

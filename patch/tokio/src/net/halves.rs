@@ -64,7 +64,7 @@ macro_rules! reads {
             }
         }
         $crate::net::halves::half!($half, $stream, $address);
-        $crate::net::streams::async_read!($half, |half| half.stream());
+        $crate::net::traits::async_read!($half, |half| half.stream());
     };
 }
 
@@ -120,7 +120,7 @@ macro_rules! writes {
             }
         }
         $crate::net::halves::half!($half, $stream, $address);
-        $crate::net::streams::async_write!($half, |half| half.stream());
+        $crate::net::traits::async_write!($half, |half| half.stream());
     };
 }
 

@@ -6,6 +6,7 @@ mod socket;
 mod streams;
 pub mod tcp;
 mod tcp_socket;
+mod traits;
 mod udp;
 pub mod unix;
 
