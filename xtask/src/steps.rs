@@ -8,7 +8,8 @@ use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
 use crate::outcome::{cargo_command, execute, execute_tests};
 use crate::tidy::{self, Tree};
 use crate::{
-    Workspace, aarch64, convert, fuzz, guide, miri, package, peers, release, soak, tokio_patch, tools,
+    Workspace, aarch64, convert, fuzz, guide, miri, package, peers, release, soak, tokio_patch,
+    tools,
 };
 
 /// One check of the workspace, which is also a command.

@@ -27,7 +27,9 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
     };
     for folder in FOLDERS {
         if execute(&mut cargo(folder, &["fetch"])) != Passed {
-            return Skipped("crates.io is out of reach, and has what the programs depend on".into());
+            return Skipped(
+                "crates.io is out of reach, and has what the programs depend on".into(),
+            );
         }
     }
     for folder in [CRATE, PROGRAMS] {

@@ -217,8 +217,7 @@ fn tasks_go_on_in_the_next_run_of_their_loop() {
 #[test]
 fn a_loop_drops_its_tasks() {
     let kept = Arc::new(());
-    let mut event_loop =
-        EventLoop::new(Kind::Epoll.open().unwrap(), LoopWorld::Suspend).unwrap();
+    let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), LoopWorld::Suspend).unwrap();
     let in_task = kept.clone();
     let root = Rc::new(());
     event_loop

@@ -253,7 +253,8 @@ impl SharedDescriptor {
             self.is_noted_in_place.store(true, Ordering::Relaxed);
             let number = self.as_fd().as_raw_fd();
             let is_own = context.waker().data().addr() == running_waker();
-            if is_own && self.crowds.get().is_none_or(|crowds| crowds[direction as usize].is_empty())
+            if is_own
+                && self.crowds.get().is_none_or(|crowds| crowds[direction as usize].is_empty())
             {
                 note_descriptor(number, direction, context);
             } else {

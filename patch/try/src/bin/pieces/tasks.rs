@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Barrier, Mutex, Notify, Semaphore, broadcast, mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
