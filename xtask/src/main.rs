@@ -21,6 +21,7 @@ mod release;
 mod soak;
 mod steps;
 mod tidy;
+mod tokio_patch;
 mod tools;
 
 use std::path::{Path, PathBuf};

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
 use crate::outcome::{cargo_command, execute, execute_tests};
 use crate::tidy::{self, Tree};
-use crate::{Workspace, aarch64, convert, fuzz, guide, miri, package, peers, release, soak, tools};
+use crate::{
+    Workspace, aarch64, convert, fuzz, guide, miri, package, peers, release, soak, tokio_patch,
+    tools,
+};
 
 /// One check of the workspace, which is also a command.
 pub(crate) struct Step {
@@ -39,6 +42,11 @@ pub(crate) const STEPS: &[Step] = &[
         peers,
     ),
     step("cargo-test", "every test of the workspace", cargo_test),
+    step(
+        "tokio-patch",
+        "programs of tokio's ecosystem run unmodified on every world; the ecosystem compiles",
+        tokio_patch::run,
+    ),
     step(
         "convert-test",
         "the pass of `duality cc` converts its test programs; also: convert --test",
@@ -229,12 +237,19 @@ pub(crate) fn shrink(workspace: &Workspace) -> ExitCode {
 }
 
 fn fmt(workspace: &Workspace) -> Outcome {
-    // fuzz/ is a separate workspace, which `--all` does not reach.
-    let targets = ["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"];
     match cargo(workspace, &["fmt", "--all", "--check"]) {
-        Passed => advise(cargo(workspace, &targets), "`cargo fmt` in fuzz/ mends it"),
-        other => advise(other, "`cargo fmt` mends it"),
+        Passed => {}
+        other => return advise(other, "`cargo fmt` mends it"),
     }
+    // These are separate workspaces, which `--all` does not reach.
+    for folder in ["fuzz"].into_iter().chain(tokio_patch::FOLDERS) {
+        let manifest = format!("{folder}/Cargo.toml");
+        match cargo(workspace, &["fmt", "--check", "--manifest-path", &manifest]) {
+            Passed => {}
+            other => return advise(other, &format!("`cargo fmt` in {folder}/ mends it")),
+        }
+    }
+    Passed
 }
 
 fn clippy(workspace: &Workspace) -> Outcome {

@@ -1,7 +1,9 @@
 //! Time: sleeps and time-outs.
 
+mod alarm;
 mod interval;
 
+pub use self::alarm::Alarm;
 pub use self::interval::{Interval, interval};
 pub use std::time::{Duration, Instant};
 

@@ -25,6 +25,7 @@ mod ready;
 pub(crate) mod report;
 mod reservation;
 mod reserved_task;
+mod scoped;
 pub(crate) mod sources;
 pub(crate) mod spare;
 pub(crate) mod tasks;
@@ -122,6 +123,27 @@ impl EventLoop {
     pub fn run<F: Future + 'static>(&mut self, root: F) -> F::Output {
         let output = Rc::new(RefCell::new(None));
         let result = output.clone();
+        let root = async move {
+            let value = root.await;
+            *result.borrow_mut() = Some(value);
+        };
+        self.run_root(root).expect("a loop without tasks has room for its first one");
+        self.drop_tasks();
+        let output = output.borrow_mut().take();
+        output.expect("the root task panicked; its message is above")
+    }
+
+    /// Like [`run`](Self::run), for a root that borrows. The remaining tasks go on in the next
+    /// run, and are dropped with the loop. The result is an error if `root` panics.
+    ///
+    /// # Errors
+    ///
+    /// If there is no stack or memory for the root.
+    pub fn run_until<F: Future>(&mut self, root: F) -> io::Result<std::thread::Result<F::Output>> {
+        scoped::run(root, |root| self.run_root(root))
+    }
+
+    fn run_root(&self, root: impl Future<Output = ()> + 'static) -> io::Result<()> {
         // Without memory for a signal stack, an overflow still ends the process, but without the
         // task's name.
         let _watch = match self.core.world() {
@@ -130,16 +152,20 @@ impl EventLoop {
         };
         current::enter(Some(&self.core), || {
             let _seen = thread_slots::run_loop();
-            let spawned = self.core.spawn_local(async move {
-                let value = root.await;
-                *result.borrow_mut() = Some(value);
-            });
-            let root = spawned.expect("a loop without tasks has room for its first one");
+            let root = self.core.spawn_local(root)?;
             self.core.run_until_done(root);
-            self.core.drop_tasks();
-        });
-        let output = output.borrow_mut().take();
-        output.expect("the root task panicked; its message is above")
+            Ok(())
+        })
+    }
+
+    fn drop_tasks(&self) {
+        current::enter(Some(&self.core), || self.core.drop_tasks());
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        self.drop_tasks();
     }
 }
 

@@ -74,6 +74,10 @@ impl Sources {
         self.resting += usize::from(source.client && before.is_none());
     }
 
+    pub(crate) fn waiter(&self, token: Token, direction: Direction) -> Option<TaskName> {
+        self.slab[token.0 as usize].waiters[direction as usize]
+    }
+
     /// Notes events and adds the tasks to wake to `woken`.
     ///
     /// Notes all events before any task is woken. The entries of a thousand descriptors are in no

@@ -9,6 +9,7 @@ mod listener;
 mod lookup;
 mod options;
 mod output;
+mod shared;
 mod socket;
 mod stream;
 #[cfg(feature = "rustls")]
@@ -30,5 +31,6 @@ pub use listener::{Backlog, ListenOptions, TcpListener};
 pub use lookup::lookup_host;
 pub use options::ConnectOptions;
 pub use output::Output;
+pub use shared::SharedDescriptor;
 pub use stream::{ReadHalf, TcpStream, WriteHalf};
 pub use udp::UdpSocket;

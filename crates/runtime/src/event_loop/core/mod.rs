@@ -12,6 +12,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use duality_fiber::overflow::{self, Watch};
@@ -266,6 +267,11 @@ impl Core {
             self.sources.borrow_mut().wait(token, direction, name);
         }
         self.poller.borrow_mut().arm(descriptor, token, direction)
+    }
+
+    /// The waker of the task that waits for this direction of a descriptor.
+    pub(crate) fn waiter(&self, token: Token, direction: Direction) -> Option<Waker> {
+        self.sources.borrow().waiter(token, direction).map(|name| waker::of(Some(name)))
     }
 
     /// Ends the watch of a descriptor and closes it. `duplicated` says whether it may have

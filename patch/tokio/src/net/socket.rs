@@ -1,0 +1,210 @@
+//! A non-blocking socket: the operations that the kinds of sockets share.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::task::{Context, Poll, ready};
+
+use bytes::BufMut;
+use duality_poller::Direction;
+use duality_runtime::net::SharedDescriptor;
+use real::io::ReadBuf;
+use rustix::net::{RecvFlags, SendFlags, recv, send, shutdown, sockopt};
+
+use crate::buffer;
+use crate::io::{Interest, Ready};
+
+/// A non-blocking socket.
+#[derive(Debug)]
+pub(crate) struct Socket(SharedDescriptor);
+
+impl Socket {
+    /// Makes `descriptor` non-blocking.
+    pub(super) fn new(descriptor: OwnedFd) -> io::Result<Self> {
+        Ok(Self(SharedDescriptor::new(descriptor)?))
+    }
+
+    pub(super) const fn of_nonblocking(descriptor: OwnedFd) -> Self {
+        Self(SharedDescriptor::of_nonblocking(descriptor))
+    }
+
+    /// The descriptor alone, which stays non-blocking. Loops forget the old one.
+    pub(super) fn into_descriptor(self) -> io::Result<OwnedFd> {
+        self.as_fd().try_clone_to_owned()
+    }
+
+    /// One operation, which waits.
+    pub(super) fn poll<T>(
+        &self,
+        context: &Context<'_>,
+        direction: Direction,
+        attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        self.0.poll(context, direction, attempt)
+    }
+
+    /// One operation, which waits.
+    pub(super) async fn wait<T>(
+        &self,
+        direction: Direction,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        poll_fn(|context| self.0.poll(context, direction, &mut attempt)).await
+    }
+
+    pub(super) fn poll_ready(
+        &self,
+        context: &Context<'_>,
+        direction: Direction,
+    ) -> Poll<io::Result<()>> {
+        self.0.poll_ready(context, direction)
+    }
+
+    /// Waits until one of the interests comes true.
+    pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        poll_fn(|context| {
+            let ready = Ready::now(self.as_fd(), interest)?;
+            if !ready.is_empty() {
+                return Poll::Ready(Ok(ready));
+            }
+            let directions = [
+                (interest.is_readable(), Direction::Read),
+                (interest.is_writable(), Direction::Write),
+            ];
+            for (is_awaited, direction) in directions {
+                if is_awaited && self.0.poll_ready(context, direction)?.is_ready() {
+                    return Poll::Ready(Ready::now(self.as_fd(), interest));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        poll_fn(|context| self.poll_ready(context, Direction::Read)).await
+    }
+
+    pub(super) async fn writable(&self) -> io::Result<()> {
+        poll_fn(|context| self.poll_ready(context, Direction::Write)).await
+    }
+
+    /// Calls `operation` until it does not return `WouldBlock`, and waits before each further call.
+    pub(super) async fn async_io<R>(
+        &self,
+        interest: Interest,
+        mut operation: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        loop {
+            match operation() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.ready(interest).await?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    pub(super) fn poll_read(
+        &self,
+        context: &Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let room = buffer.remaining();
+        ready!(self.0.poll_moving(context, Direction::Read, room, |socket| {
+            buffer::fill(buffer, |room| {
+                let (_, count) = recv(socket, room, RecvFlags::empty())?;
+                Ok((count, count))
+            })
+        }))?;
+        Poll::Ready(Ok(()))
+    }
+
+    pub(super) fn poll_peek(
+        &self,
+        context: &Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll(context, Direction::Read, |socket| {
+            buffer::fill(buffer, |room| {
+                let (_, count) = recv(socket, room, RecvFlags::PEEK)?;
+                Ok((count, count))
+            })
+        })
+    }
+
+    pub(super) fn poll_write(
+        &self,
+        context: &Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_moving(context, Direction::Write, bytes.len(), |socket| {
+            Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
+        })
+    }
+
+    pub(super) fn poll_write_vectored(
+        &self,
+        context: &Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let room = buffers.iter().map(|buffer| buffer.len()).sum();
+        self.0.poll_moving(context, Direction::Write, room, |socket| {
+            Ok(rustix::io::writev(socket, buffers)?)
+        })
+    }
+
+    pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let how = match how {
+            Shutdown::Read => rustix::net::Shutdown::Read,
+            Shutdown::Write => rustix::net::Shutdown::Write,
+            Shutdown::Both => rustix::net::Shutdown::Both,
+        };
+        match shutdown(self.as_fd(), how) {
+            // The peer has already ended the connection.
+            Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(self.as_fd(), buffer, RecvFlags::empty())?.1)
+    }
+
+    pub(super) fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::readv(self.as_fd(), buffers)?)
+    }
+
+    pub(super) fn try_read_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
+        let (count, ()) = buffer::fill_bytes(buffer, |room: &mut [MaybeUninit<u8>]| {
+            Ok((recv(self.as_fd(), room, RecvFlags::empty())?.1, ()))
+        })?;
+        Ok(count)
+    }
+
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self.as_fd(), bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    pub(super) fn try_write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::writev(self.as_fd(), buffers)?)
+    }
+
+    pub(super) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(sockopt::socket_error(self.as_fd())?.err().map(io::Error::from))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}

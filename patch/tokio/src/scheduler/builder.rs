@@ -1,0 +1,172 @@
+//! The settings of a runtime.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::threads::ThreadOptions;
+use super::{Handle, Runtime, RuntimeFlavor, Shared};
+use crate::world::World;
+
+/// Builds a runtime. The world comes from the environment, not from here.
+pub struct Builder {
+    flavor: RuntimeFlavor,
+    threads: ThreadOptions,
+    most_blocking: usize,
+    keep_alive: Duration,
+}
+
+impl Builder {
+    fn new(flavor: RuntimeFlavor) -> Self {
+        Self {
+            flavor,
+            threads: ThreadOptions {
+                name: Arc::new(|| "duality".into()),
+                stack_size: 2 << 20,
+                on_start: None,
+                on_stop: None,
+            },
+            most_blocking: 512,
+            keep_alive: Duration::from_secs(10),
+        }
+    }
+
+    /// A runtime with tasks that run while a thread is in `block_on`.
+    #[must_use]
+    pub fn new_current_thread() -> Self {
+        Self::new(RuntimeFlavor::CurrentThread)
+    }
+
+    /// A runtime with tasks that run on its own threads.
+    #[must_use]
+    pub fn new_multi_thread() -> Self {
+        Self::new(RuntimeFlavor::MultiThread)
+    }
+
+    /// Nothing: I/O and time are always there.
+    pub fn enable_all(&mut self) -> &mut Self {
+        self
+    }
+
+    /// Nothing: I/O is always there.
+    pub fn enable_io(&mut self) -> &mut Self {
+        self
+    }
+
+    /// Nothing: time is always there.
+    pub fn enable_time(&mut self) -> &mut Self {
+        self
+    }
+
+    /// Nothing: `DUALITY_LOOPS` sets the number of loops.
+    ///
+    /// # Panics
+    ///
+    /// If `number` is 0.
+    #[track_caller]
+    pub fn worker_threads(&mut self, number: usize) -> &mut Self {
+        assert!(number > 0, "Worker threads cannot be set to 0");
+        self
+    }
+
+    /// Limits the threads of `spawn_blocking`. By default there are at most 512.
+    ///
+    /// # Panics
+    ///
+    /// If `most` is 0.
+    #[track_caller]
+    pub fn max_blocking_threads(&mut self, most: usize) -> &mut Self {
+        assert!(most > 0, "Max blocking threads cannot be set to 0");
+        self.most_blocking = most;
+        self
+    }
+
+    /// Sets how long an idle thread of `spawn_blocking` stays. By default 10 seconds.
+    pub fn thread_keep_alive(&mut self, duration: Duration) -> &mut Self {
+        self.keep_alive = duration;
+        self
+    }
+
+    /// Names the threads of the runtime.
+    pub fn thread_name(&mut self, name: impl Into<String>) -> &mut Self {
+        let name = name.into();
+        self.thread_name_fn(move || name.clone())
+    }
+
+    /// Names each thread of the runtime by a function.
+    pub fn thread_name_fn<F>(&mut self, name: F) -> &mut Self
+    where
+        F: Fn() -> String + Send + Sync + 'static,
+    {
+        self.threads.name = Arc::new(name);
+        self
+    }
+
+    /// Sets the stack of each thread and task, in bytes. By default 2 MiB; the memory is taken up
+    /// as it is touched.
+    pub fn thread_stack_size(&mut self, bytes: usize) -> &mut Self {
+        self.threads.stack_size = bytes;
+        self
+    }
+
+    /// Has each thread of the runtime call a function when it begins.
+    pub fn on_thread_start<F>(&mut self, hook: F) -> &mut Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.threads.on_start = Some(Arc::new(hook));
+        self
+    }
+
+    /// Has each thread of the runtime call a function when it ends.
+    pub fn on_thread_stop<F>(&mut self, hook: F) -> &mut Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.threads.on_stop = Some(Arc::new(hook));
+        self
+    }
+
+    /// Nothing: a loop decides by itself when it looks for tasks of other threads.
+    pub fn global_queue_interval(&mut self, _turns: u32) -> &mut Self {
+        self
+    }
+
+    /// Nothing: a loop decides by itself when it looks for events.
+    pub fn event_interval(&mut self, _turns: u32) -> &mut Self {
+        self
+    }
+
+    /// Nothing: the poller decides.
+    pub fn max_io_events_per_tick(&mut self, _events: usize) -> &mut Self {
+        self
+    }
+
+    /// Makes the runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the world is not available on this machine, or a thread or descriptor is lacking. A wrong
+    /// `DUALITY_WORLD` ends the process with a line and exit code 2.
+    pub fn build(&mut self) -> io::Result<Runtime> {
+        let world = World::chosen();
+        let keep = self.keep_alive;
+        let shared =
+            Shared::new(world, self.flavor, self.threads.clone(), self.most_blocking, keep);
+        let handle = Handle { shared: Arc::new(shared) };
+        handle.shared.open(&handle)?;
+        Ok(Runtime::of(handle))
+    }
+
+    /// Whether the runtime will have one thread, which is that of `block_on`.
+    pub(crate) fn is_local(&self) -> bool {
+        self.flavor == RuntimeFlavor::CurrentThread
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Builder").field("flavor", &self.flavor).finish_non_exhaustive()
+    }
+}

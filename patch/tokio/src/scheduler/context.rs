@@ -1,0 +1,146 @@
+//! What a kernel thread knows of runtimes: the current one, and whether its code may block.
+
+use std::cell::{Cell, RefCell};
+
+use super::{Handle, TryCurrentError};
+
+thread_local! {
+    static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+    static PLACE: Cell<Place> = const { Cell::new(Place::OUTSIDE) };
+}
+
+/// Where the code of this kernel thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// Whether a task, or the future of `block_on`, runs.
+    is_inside: bool,
+    /// The runtime with a loop that gives this code its turn. 0 for none.
+    runtime: u64,
+    /// The number of the loop that this code holds up, by `block_in_place`.
+    held_up: Option<usize>,
+}
+
+impl Place {
+    const OUTSIDE: Self = Self { is_inside: false, runtime: 0, held_up: None };
+}
+
+/// Calls `operation` with the current runtime.
+///
+/// # Panics
+///
+/// If there is none.
+#[track_caller]
+pub(crate) fn with_current<R>(operation: impl FnOnce(&Handle) -> R) -> R {
+    match try_current() {
+        Ok(handle) => operation(&handle),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+pub(crate) fn try_current() -> Result<Handle, TryCurrentError> {
+    let current = CURRENT.try_with(|current| current.borrow().last().cloned());
+    current.map_err(|_| TryCurrentError::gone())?.ok_or(TryCurrentError::missing())
+}
+
+/// Makes `handle` the current runtime. [`exit`] ends that.
+pub(crate) fn enter(handle: Handle) -> usize {
+    CURRENT.with_borrow_mut(|current| {
+        current.push(handle);
+        current.len()
+    })
+}
+
+/// Ends [`enter`], which returned `depth`.
+pub(crate) fn exit(depth: usize) {
+    let left = CURRENT.try_with(|current| {
+        let mut current = current.borrow_mut();
+        let is_last = current.len() == depth;
+        current.pop().filter(|_| is_last)
+    });
+    if let Ok(None) = left
+        && !std::thread::panicking()
+    {
+        panic!("`EnterGuard` values dropped out of order. Drop them in reverse order");
+    }
+}
+
+/// Whether a task, or the future of `block_on`, runs on this kernel thread.
+pub(crate) fn is_inside() -> bool {
+    PLACE.get().is_inside
+}
+
+/// Whether a loop of the runtime with this number runs the calling code.
+pub(crate) fn is_on_loop_of(runtime: u64) -> bool {
+    PLACE.get().runtime == runtime
+}
+
+/// The number of the loop that the calling code holds up.
+pub(crate) fn held_up() -> Option<usize> {
+    PLACE.get().held_up
+}
+
+/// The number of the loop of this kernel thread, for [`held_up`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Driver {
+    /// Each wait is in place.
+    InPlace,
+    /// The loop with this number, of the runtime with this one.
+    Loop { runtime: u64, number: usize },
+}
+
+thread_local! {
+    static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Restores the state of the kernel thread.
+#[derive(Debug)]
+pub(crate) struct Restore {
+    place: Place,
+    number: Option<usize>,
+    /// The depth of the context that was entered, if one was.
+    depth: Option<usize>,
+}
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        PLACE.set(self.place);
+        NUMBER.set(self.number);
+        if let Some(depth) = self.depth {
+            exit(depth);
+        }
+    }
+}
+
+/// Begins to run tasks or a future of `handle` on this kernel thread, until the result is dropped.
+///
+/// # Panics
+///
+/// If this kernel thread runs a task or a future already.
+#[track_caller]
+pub(crate) fn run(handle: Handle, driver: Driver) -> Restore {
+    assert!(
+        !is_inside(),
+        "Cannot start a runtime from within a runtime. This happens because a function (like `block_on`) attempted to \
+         block the current thread while the thread is being used to drive asynchronous tasks."
+    );
+    let (runtime, number) = match driver {
+        Driver::InPlace => (0, None),
+        Driver::Loop { runtime, number } => (runtime, Some(number)),
+    };
+    Restore {
+        depth: Some(enter(handle)),
+        // The code may have left a loop by `block_in_place`, and hold it up still.
+        place: PLACE.replace(Place { is_inside: true, runtime, held_up: held_up() }),
+        number: NUMBER.replace(number),
+    }
+}
+
+/// Lets the code of this kernel thread block, until the result is dropped.
+pub(crate) fn leave() -> Restore {
+    let held_up = PLACE.get().held_up.or(NUMBER.get());
+    Restore {
+        depth: None,
+        place: PLACE.replace(Place { held_up, ..Place::OUTSIDE }),
+        number: NUMBER.get(),
+    }
+}

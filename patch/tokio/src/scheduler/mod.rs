@@ -1,0 +1,144 @@
+//! What runs tasks: the module `runtime`, but for local runtimes.
+//!
+//! ```text
+//!   multi_thread                                   current_thread
+//!   block_on: waits in place on its thread         block_on: runs the loop on its thread
+//!   spawn ─▶ a loop on a thread of its own         spawn ─▶ this loop
+//!            (DUALITY_LOOPS of them), in turn
+//!
+//!   threads (both): block_on waits in place; spawn ─▶ a kernel thread
+//! ```
+
+mod blocking;
+mod builder;
+pub(crate) mod context;
+mod handle;
+mod loops;
+mod metrics;
+mod shared;
+mod threads;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+pub use self::builder::Builder;
+pub use self::handle::{EnterGuard, Handle, TryCurrentError};
+pub use self::metrics::RuntimeMetrics;
+use self::shared::Shared;
+use crate::join::JoinHandle;
+
+/// How a runtime uses kernel threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RuntimeFlavor {
+    /// Tasks run while a thread is in `block_on`.
+    CurrentThread,
+    /// Tasks run on threads of the runtime.
+    MultiThread,
+}
+
+impl RuntimeFlavor {
+    pub(crate) fn is_multi_thread(self) -> bool {
+        self == Self::MultiThread
+    }
+}
+
+/// A runtime. Its drop ends its tasks, and waits for blocking work that has begun.
+pub struct Runtime {
+    handle: Handle,
+    /// The longest time that the drop waits for threads. `None` means for ever.
+    patience: Option<Duration>,
+}
+
+impl Runtime {
+    pub(crate) fn of(handle: Handle) -> Self {
+        Self { handle, patience: None }
+    }
+
+    /// A multi-threaded runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the world is not available on this machine, or a thread or descriptor is lacking.
+    pub fn new() -> io::Result<Self> {
+        Builder::new_multi_thread().enable_all().build()
+    }
+
+    /// A handle, by which other threads spawn tasks.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Starts a task.
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.spawn(future)
+    }
+
+    /// Runs work that blocks on a thread that may block.
+    #[track_caller]
+    pub fn spawn_blocking<F, R>(&self, work: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.handle.spawn_blocking(work)
+    }
+
+    /// Runs a future to its end, and returns its output.
+    ///
+    /// # Panics
+    ///
+    /// If the future panics. Within a runtime. On a `current_thread` runtime with tasks that belong
+    /// to another thread.
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.handle.shared.block_on(&self.handle, future)
+    }
+
+    /// Makes this the current runtime of the calling thread, until the guard is dropped.
+    pub fn enter(&self) -> EnterGuard<'_> {
+        self.handle.enter()
+    }
+
+    /// Ends the runtime, and waits at most `duration` for its threads.
+    pub fn shutdown_timeout(mut self, duration: Duration) {
+        self.patience = Some(duration);
+    }
+
+    /// Ends the runtime without waiting for its threads.
+    pub fn shutdown_background(self) {
+        self.shutdown_timeout(Duration::ZERO);
+    }
+
+    /// What the runtime counts.
+    #[must_use]
+    pub fn metrics(&self) -> RuntimeMetrics {
+        self.handle.metrics()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // A task cannot wait for the thread that runs it.
+        let patience = if context::is_inside() { Some(Duration::ZERO) } else { self.patience };
+        self.handle.shared.close(&self.handle, patience);
+    }
+}
+
+impl UnwindSafe for Runtime {}
+impl RefUnwindSafe for Runtime {}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Runtime").field("handle", &self.handle).finish_non_exhaustive()
+    }
+}

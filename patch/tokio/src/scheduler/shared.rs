@@ -1,0 +1,297 @@
+//! A runtime, as its handles share it.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use duality_runtime::log;
+use duality_runtime::task::gather;
+use duality_runtime::task::thread::{ThreadStack, start};
+
+use super::blocking::{Blocking, Job};
+use super::context::{self, Driver};
+use super::loops::{BoxedTask, Inbox, keep_own, start_here, take_own};
+use super::threads::{ThreadCount, ThreadOptions};
+use super::{Handle, RuntimeFlavor};
+use crate::join::{Header, Id, Owner};
+use crate::world::{self, World};
+
+/// A runtime.
+pub(crate) struct Shared {
+    /// A number that no other runtime of the process has. Never 0.
+    number: u64,
+    world: World,
+    flavor: RuntimeFlavor,
+    options: ThreadOptions,
+    threads: ThreadCount,
+    blocking: Arc<Blocking>,
+    /// The inbox of each loop.
+    inboxes: Mutex<Vec<Arc<Inbox>>>,
+    next: AtomicUsize,
+    /// The thread that a `current_thread` runtime's loop belongs to.
+    driver: Mutex<Option<Ownership>>,
+    alive: AtomicUsize,
+    /// The tasks that are kernel threads, to be aborted at the end.
+    thread_tasks: Mutex<HashMap<Id, Weak<Header>>>,
+    is_closed: AtomicBool,
+}
+
+#[derive(Clone, Copy)]
+struct Ownership {
+    thread: ThreadId,
+    /// Whether the thread runs the loop now.
+    runs: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(
+        world: World,
+        flavor: RuntimeFlavor,
+        options: ThreadOptions,
+        most_blocking: usize,
+        keep_alive: Duration,
+    ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            world,
+            flavor,
+            options,
+            threads: ThreadCount::default(),
+            blocking: Blocking::new(most_blocking, keep_alive),
+            inboxes: Mutex::default(),
+            next: AtomicUsize::new(0),
+            driver: Mutex::default(),
+            alive: AtomicUsize::new(0),
+            thread_tasks: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Starts the loops.
+    pub(super) fn open(&self, handle: &Handle) -> io::Result<()> {
+        match (self.world, self.flavor) {
+            (World::Threads, _) => Ok(()),
+            (_, RuntimeFlavor::CurrentThread) => {
+                // An unavailable poller is an error of `build`, although `block_on` makes the loop.
+                drop(self.world.open_loop(self.options.stack_size)?);
+                lock(&self.inboxes).push(Arc::default());
+                Ok(())
+            }
+            (_, RuntimeFlavor::MultiThread) => {
+                (0..world::loops()).try_for_each(|_| self.start_loop(handle).map(drop))
+            }
+        }
+    }
+
+    /// Starts one more loop, on a thread of its own.
+    fn start_loop(&self, handle: &Handle) -> io::Result<Arc<Inbox>> {
+        let inbox = Arc::new(Inbox::default());
+        let number = {
+            let mut inboxes = lock(&self.inboxes);
+            inboxes.push(inbox.clone());
+            inboxes.len() - 1
+        };
+        let (world, stack_size, runtime) = (self.world, self.options.stack_size, self.number);
+        let (handle, served) = (handle.clone(), inbox.clone());
+        let (opened, is_opened) = mpsc::channel();
+        let body = move || {
+            let _restore = context::run(handle, Driver::Loop { runtime, number });
+            let mut event_loop = match world.open_loop(stack_size) {
+                Ok(event_loop) => event_loop,
+                Err(error) => return drop(opened.send(Err(error))),
+            };
+            let _ = opened.send(Ok(()));
+            if let Err(error) = event_loop.run_until(served.serve()) {
+                log::warn(format_args!("a loop ends: {error}"));
+            }
+            // Dropped while the context is entered, since destructors may look for the runtime.
+            drop(event_loop);
+        };
+        self.threads.start(&self.options, body)?;
+        let gone = || io::Error::other("the thread of a loop has panicked");
+        is_opened.recv().map_err(|_| gone())??;
+        Ok(inbox)
+    }
+
+    /// Starts a task: on the loop of the caller, if it is of this runtime, and otherwise elsewhere.
+    pub(super) fn start(&self, handle: &Handle, task: BoxedTask) {
+        if self.is_closed() {
+            return drop(task);
+        }
+        if self.world == World::Threads {
+            return self.start_thread(handle, task);
+        }
+        if context::is_on_loop_of(self.number) {
+            return start_here(task);
+        }
+        self.inbox(handle).push(task);
+    }
+
+    /// The loop that is next to be sent a task.
+    fn inbox(&self, handle: &Handle) -> Arc<Inbox> {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        let first = {
+            let inboxes = lock(&self.inboxes);
+            let held_up = context::held_up().filter(|_| self.flavor.is_multi_thread());
+            let mut candidates = (0..inboxes.len()).map(|shift| (next + shift) % inboxes.len());
+            match candidates.find(|number| Some(*number) != held_up) {
+                Some(number) => return inboxes[number].clone(),
+                None => inboxes[0].clone(),
+            }
+        };
+        // The only loop is held up by the caller.
+        self.start_loop(handle).unwrap_or(first)
+    }
+
+    fn start_thread(&self, handle: &Handle, task: BoxedTask) {
+        let stack = ThreadStack::chosen(self.options.stack_size, "the thread of a task");
+        let (handle, options) = (handle.clone(), self.options.clone());
+        let body = move || {
+            let _restore = context::run(handle, Driver::InPlace);
+            options.on_start.inspect(|hook| hook());
+            duality_runtime::block_on(task);
+            options.on_stop.inspect(|hook| hook());
+        };
+        if let Err(refused) = start(stack, Box::new(body)) {
+            log::warn(format_args!("a task is dropped before it begins: {}", refused.error));
+        }
+    }
+
+    pub(super) fn run_blocking(&self, handle: &Handle, job: Job) {
+        let current = handle.clone();
+        let enter = move |serve: &mut dyn FnMut()| {
+            let _entered = current.enter();
+            serve();
+        };
+        if let Err(error) = self.blocking.run(job, &self.threads, &self.options, enter) {
+            panic!("no thread for blocking work: {error}");
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn block_on_in_place<F: Future>(&self, handle: &Handle, future: F) -> F::Output {
+        let _restore = context::run(handle.clone(), Driver::InPlace);
+        duality_runtime::block_on(gather(future))
+    }
+
+    /// Runs a future, and in a `current_thread` runtime its tasks meanwhile.
+    #[track_caller]
+    pub(super) fn block_on<F: Future>(&self, handle: &Handle, future: F) -> F::Output {
+        let is_ours = self.world != World::Threads && self.flavor == RuntimeFlavor::CurrentThread;
+        if context::is_inside() || !is_ours || !self.claim() {
+            return self.block_on_in_place(handle, future);
+        }
+        let _runs = Runs(self);
+        let driver = Driver::Loop { runtime: self.number, number: 0 };
+        let _restore = context::run(handle.clone(), driver);
+        let inbox = lock(&self.inboxes)[0].clone();
+        let (mut event_loop, is_new) = match take_own(self.number) {
+            Some(event_loop) => (event_loop, false),
+            None => match self.world.open_loop(self.options.stack_size) {
+                Ok(event_loop) => (event_loop, true),
+                Err(error) => panic!("no loop for this thread: {error}"),
+            },
+        };
+        let root = gather(async move {
+            if is_new {
+                start_here(Box::pin(inbox.serve()));
+            }
+            future.await
+        });
+        let ended = event_loop.run_until(root);
+        keep_own(self.number, event_loop);
+        match ended {
+            Ok(Ok(output)) => output,
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(error) => panic!("no room for the future: {error}"),
+        }
+    }
+
+    /// Makes this thread the one that runs the loop. False if another thread runs the loop now.
+    fn claim(&self) -> bool {
+        let this = thread::current().id();
+        let mut driver = lock(&self.driver);
+        match *driver {
+            Some(other) if other.thread != this && other.runs => return false,
+            Some(other) if other.thread != this => assert!(
+                self.alive_tasks() == 0,
+                "the tasks of this current_thread runtime belong to another thread: call block_on there"
+            ),
+            _ => {}
+        }
+        *driver = Some(Ownership { thread: this, runs: true });
+        true
+    }
+
+    /// Ends the runtime. Waits for its threads, at most for `patience`.
+    pub(super) fn close(&self, handle: &Handle, patience: Option<Duration>) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        let inboxes = lock(&self.inboxes).clone();
+        inboxes.iter().for_each(|inbox| inbox.close());
+        self.blocking.close();
+        let thread_tasks = Vec::from_iter(lock(&self.thread_tasks).values().cloned());
+        thread_tasks.iter().filter_map(Weak::upgrade).for_each(|header| header.abort());
+        if let Some(event_loop) = take_own(self.number) {
+            let _entered = handle.enter();
+            drop(event_loop);
+        }
+        self.threads.wait(patience);
+    }
+
+    pub(super) fn flavor(&self) -> RuntimeFlavor {
+        self.flavor
+    }
+
+    pub(super) fn loops(&self) -> usize {
+        lock(&self.inboxes).len()
+    }
+
+    pub(super) fn alive_tasks(&self) -> usize {
+        self.alive.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn queued_tasks(&self) -> usize {
+        lock(&self.inboxes).iter().map(|inbox| inbox.len()).sum()
+    }
+}
+
+impl Owner for Shared {
+    fn task_begins(&self, header: &Arc<Header>) {
+        self.alive.fetch_add(1, Ordering::Relaxed);
+        if self.world == World::Threads {
+            lock(&self.thread_tasks).insert(header.id(), Arc::downgrade(header));
+        }
+    }
+
+    fn task_ended(&self, id: Id) {
+        self.alive.fetch_sub(1, Ordering::Relaxed);
+        if self.world == World::Threads {
+            lock(&self.thread_tasks).remove(&id);
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+}
+
+/// Notes that the loop runs no longer, when it is dropped.
+struct Runs<'a>(&'a Shared);
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        if let Some(driver) = &mut *lock(&self.0.driver) {
+            driver.runs = false;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Signals by their numbers.
+
+use std::ffi::c_int;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::AsFd;
+use std::task::{Context, Poll};
+
+use duality_poller::Direction;
+use duality_runtime::net::SharedDescriptor;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::handler::Handler;
+
+/// A signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SignalKind(c_int);
+
+macro_rules! kinds {
+    ($($name:ident = $number:ident, $about:literal;)+) => {
+        impl SignalKind {$(
+            #[doc = $about]
+            #[must_use]
+            pub const fn $name() -> Self {
+                Self(libc::$number)
+            }
+        )+}
+    };
+}
+
+kinds! {
+    alarm = SIGALRM, "SIGALRM: a timer has expired.";
+    child = SIGCHLD, "SIGCHLD: the state of a child has changed.";
+    hangup = SIGHUP, "SIGHUP: the terminal is gone.";
+    interrupt = SIGINT, "SIGINT: Ctrl-C.";
+    io = SIGIO, "SIGIO: I/O is possible.";
+    pipe = SIGPIPE, "SIGPIPE: a pipe without a reader was written.";
+    quit = SIGQUIT, "SIGQUIT: Ctrl-\\\\.";
+    terminate = SIGTERM, "SIGTERM: the process is to end.";
+    user_defined1 = SIGUSR1, "SIGUSR1.";
+    user_defined2 = SIGUSR2, "SIGUSR2.";
+    window_change = SIGWINCH, "SIGWINCH: the size of the terminal has changed.";
+}
+
+impl SignalKind {
+    /// The signal with a number.
+    #[must_use]
+    pub const fn from_raw(number: c_int) -> Self {
+        Self(number)
+    }
+
+    /// The number of the signal.
+    #[must_use]
+    pub const fn as_raw_value(&self) -> c_int {
+        self.0
+    }
+}
+
+impl From<c_int> for SignalKind {
+    fn from(number: c_int) -> Self {
+        Self(number)
+    }
+}
+
+impl From<SignalKind> for c_int {
+    fn from(kind: SignalKind) -> Self {
+        kind.0
+    }
+}
+
+/// Receives a signal.
+#[derive(Debug)]
+#[must_use = "a signal that is not received is lost"]
+pub struct Signal {
+    event: SharedDescriptor,
+    _handler: Handler,
+}
+
+/// Begins to receive a signal. From now on the signal has its default effect no longer.
+///
+/// # Errors
+///
+/// If the signal cannot be received, or no descriptor is left.
+#[track_caller]
+pub fn signal(kind: SignalKind) -> io::Result<Signal> {
+    let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let handler = Handler::new(kind.0, event.try_clone()?)?;
+    Ok(Signal { event: SharedDescriptor::of_nonblocking(event), _handler: handler })
+}
+
+impl Signal {
+    /// Waits for the signal. Signals that came in quick succession count once.
+    pub async fn recv(&mut self) -> Option<()> {
+        poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// Like [`recv`](Self::recv), for a future of one's own. It is never ready with `None`.
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<()>> {
+        let read = |event: std::os::fd::BorrowedFd<'_>| {
+            Ok(rustix::io::read(event.as_fd(), &mut [0; 8]).map(drop)?)
+        };
+        match self.event.poll(context, Direction::Read, read) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(_) => Poll::Ready(Some(())),
+        }
+    }
+}

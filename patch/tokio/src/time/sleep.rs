@@ -1,0 +1,74 @@
+//! Waiting for a time.
+
+use std::future::Future;
+use std::marker::PhantomPinned;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use duality_runtime::time::Alarm;
+use pin_project_lite::pin_project;
+
+use super::Instant;
+
+/// As good as never: beyond it, `Instant` may overflow.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+pin_project! {
+    /// A future that is ready at a time.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless you `.await` or poll them"]
+    pub struct Sleep {
+        deadline: Instant,
+        alarm: Alarm,
+        // The alarm is known by its address.
+        #[pin]
+        pinned: PhantomPinned,
+    }
+}
+
+/// Waits until `deadline`.
+#[track_caller]
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep { deadline, alarm: Alarm::new(Some(deadline.into_std())), pinned: PhantomPinned }
+}
+
+/// Waits for `duration`.
+#[track_caller]
+pub fn sleep(duration: Duration) -> Sleep {
+    sleep_until(after(Instant::now(), duration))
+}
+
+/// The time `duration` after `moment`, or a far one if there is no such time.
+pub(super) fn after(moment: Instant, duration: Duration) -> Instant {
+    moment.checked_add(duration).unwrap_or_else(|| moment + FAR)
+}
+
+impl Sleep {
+    /// The time at which this is ready.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Whether the time has come.
+    #[must_use]
+    pub fn is_elapsed(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    /// Moves the time. A task that waits for this must poll it again.
+    pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
+        let this = self.project();
+        *this.deadline = deadline;
+        this.alarm.move_to(Some(deadline.into_std()));
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(self.project().alarm).poll(context)
+    }
+}

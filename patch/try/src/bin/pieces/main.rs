@@ -1,0 +1,63 @@
+//! Pieces of tokio's interface, as a user would use them. Each piece checks itself, and prints a
+//! line. The lines are the same under every world.
+
+mod common;
+mod sockets;
+mod tasks;
+mod times;
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+macro_rules! pieces {
+    ($($module:ident::$piece:ident)+) => {
+        #[tokio::main]
+        async fn main() -> Result<(), Box<dyn std::error::Error>> {
+            $(
+                let limited = timeout(Duration::from_secs(60), $module::$piece());
+                let found = limited.await.map_err(|_| concat!(stringify!($piece), " takes too long"))?;
+                println!("{}: {}", stringify!($piece), found?);
+            )+
+            Ok(())
+        }
+    };
+}
+
+pieces! {
+    sockets::lines_by_a_codec
+    sockets::frames_go_through_halves
+    sockets::both_ends_wait_for_room
+    sockets::many_connections
+    sockets::readiness
+    sockets::two_tasks_share_a_socket
+    sockets::two_acceptors_share_a_listener
+    sockets::a_stream_moves_between_tasks
+    sockets::options_of_sockets
+    sockets::datagrams
+    sockets::datagrams_in_frames
+    sockets::unix_streams
+    sockets::unix_datagrams
+    sockets::a_name_is_looked_up
+    sockets::a_proxy
+    times::sleeps_and_resets
+    times::intervals
+    times::queues_of_delays
+    times::time_outs_leave_no_bytes_behind
+    tasks::channels
+    tasks::locks
+    tasks::join_sets
+    tasks::aborts
+    tasks::panics
+    tasks::local_sets
+    tasks::blocking_work
+    tasks::blocking_in_place
+    tasks::unordered_futures
+    tasks::selects
+    tasks::trackers
+    tasks::handles
+    times::signals
+    times::standard_streams
+    times::files
+    tasks::yields
+}

@@ -1,0 +1,45 @@
+//! `cargo xtask tokio-patch`: tests the crate named tokio in patch/, by programs that know nothing
+//! of it. Each folder is a workspace of its own, because a patch holds for a whole workspace.
+
+use std::ffi::OsStr;
+
+use crate::Workspace;
+use crate::outcome::Outcome::{self, Passed, Skipped};
+use crate::outcome::{cargo_command, execute, execute_tests};
+
+const CRATE: &str = "patch/tokio";
+const PROGRAMS: &str = "patch/try";
+const ECOSYSTEM: &str = "patch/ecosystem";
+
+/// The crate, the programs of its tests, and the crates that must compile against it.
+pub(crate) const FOLDERS: [&str; 3] = [CRATE, PROGRAMS, ECOSYSTEM];
+
+pub(crate) fn run(workspace: &Workspace) -> Outcome {
+    // The three build many of the same crates.
+    let target = workspace.target.join("tokio-patch");
+    let cargo = |folder: &str, arguments: &[&str]| {
+        let mut command = cargo_command(workspace);
+        let (subcommand, rest) = arguments.split_first().expect("a subcommand");
+        let manifest = format!("{folder}/Cargo.toml");
+        command.args([subcommand, "--locked", "--manifest-path", &manifest]);
+        command.args(rest).env("CARGO_TARGET_DIR", OsStr::new(&target));
+        command
+    };
+    for folder in FOLDERS {
+        if execute(&mut cargo(folder, &["fetch"])) != Passed {
+            return Skipped(
+                "crates.io is out of reach, and has what the programs depend on".into(),
+            );
+        }
+    }
+    for folder in [CRATE, PROGRAMS] {
+        match execute(&mut cargo(folder, &["clippy", "--all-targets", "--", "-D", "warnings"])) {
+            Passed => {}
+            other => return other,
+        }
+    }
+    match execute(&mut cargo(ECOSYSTEM, &["check"])) {
+        Passed => execute_tests(&mut cargo(PROGRAMS, &["test", "--no-fail-fast"])),
+        other => other,
+    }
+}
