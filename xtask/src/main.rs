@@ -79,6 +79,7 @@ fn main() -> ExitCode {
         ["package"] => steps::run_package(&workspace),
         ["release"] => steps::run_release(&workspace, false),
         ["release", "--verify"] => steps::run_release(&workspace, true),
+        ["tokio-patch"] => steps::run_tokio_patch(&workspace),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
         [name] => match STEPS.iter().position(|step| step.name == name) {
             Some(index) => steps::run(&workspace, &STEPS[index..=index]),
@@ -113,6 +114,7 @@ fn help() -> String {
     text += &entry("hosts", 12, hosts::ABOUT);
     text += &entry("package", 12, "builds the Debian package, and the folder that it is made of");
     text += &entry("release", 12, release::ABOUT);
+    text += &entry("tokio-patch", 12, tokio_patch::ABOUT);
     text += "\nRules of `tidy`; xtask/src/tidy/mod.rs has the exceptions, and why:\n";
     for rule in tidy::RULES {
         text += &entry(rule.name, 16, rule.demand);
@@ -144,7 +146,8 @@ mod tests {
         let help = help();
         let names =
             STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
-        let others = ["soak", "aarch64", "convert", "guide", "hosts", "package", "release"];
+        let others =
+            ["soak", "aarch64", "convert", "guide", "hosts", "package", "release", "tokio-patch"];
         for name in names.chain(["test"]).chain(others) {
             assert!(help.contains(&format!("\n  {name} ")), "{name}");
         }

@@ -7,6 +7,10 @@ use crate::Workspace;
 use crate::outcome::Outcome::{self, Passed, Skipped};
 use crate::outcome::{cargo_command, execute, execute_tests};
 
+/// What this command does, for the help.
+pub(crate) const ABOUT: &str =
+    "programs of tokio's ecosystem run unmodified on every world, and the ecosystem compiles";
+
 const CRATE: &str = "patch/tokio";
 const PROGRAMS: &str = "patch/try";
 const ECOSYSTEM: &str = "patch/ecosystem";
