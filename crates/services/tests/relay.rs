@@ -237,8 +237,8 @@ fn an_upstream_that_was_not_there_at_the_start_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let mut client = Client::connect(relay_with(world, &[address], patient()));
-        assert_eq!(client.ask(&get("/")).code, 502, "{world:?}");
+        let relay = relay_with(world, &[address], patient());
+        assert_eq!(Client::connect(relay).ask(&get("/")).code, 502, "{world:?}");
         let listener = TcpListener::bind(address).unwrap();
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
@@ -250,7 +250,7 @@ fn an_upstream_that_was_not_there_at_the_start_is_found() {
         // It is tried again after a second.
         let begun = std::time::Instant::now();
         let reply = loop {
-            let reply = client.ask(&get("/"));
+            let reply = Client::connect(relay).ask(&get("/"));
             if reply.code == 200 || begun.elapsed() > Duration::from_secs(60) {
                 break reply;
             }
