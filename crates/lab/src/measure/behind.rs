@@ -9,11 +9,12 @@ use std::process::Command;
 
 use super::experiment::Experiment;
 use super::no_server::NoServer;
-use super::server::{self, Server};
+use super::server::Server;
+use super::server::ours::Process;
 use super::upstream::Upstream;
 
 /// The lab's own server behind the relays. Dropping this value ends it.
-pub(super) struct OwnUpstream(Box<dyn Server>);
+pub(super) struct OwnUpstream(Process);
 
 impl OwnUpstream {
     /// Starts the server, if the experiment needs one.
@@ -29,12 +30,17 @@ impl OwnUpstream {
         if !cpus.is_empty() {
             command.arg(format!("--cpus={}", cpus.join(",")));
         }
-        match server::launch(command) {
+        match Process::launch(command) {
             Ok(server) => Ok(Some(Self(server))),
             Err(NoServer::Unavailable(reason) | NoServer::Failed(reason)) => {
                 Err(format!("the server behind the relay: {reason}"))
             }
         }
+    }
+
+    /// The number of its process, which takes time of the load generator's processors.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.pid()
     }
 }
 

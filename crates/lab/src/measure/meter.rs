@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::counters::cpu_of_living;
 use super::load_command::cpu_of_children;
 use super::noise::{NoiseMeter, Used};
 use super::server::Server;
@@ -28,12 +29,27 @@ pub(super) trait Meter {
     }
 }
 
-impl Meter for NoiseMeter {
+/// Looks at the processors of this machine.
+pub(super) struct OfThisMachine {
+    noise: NoiseMeter,
+    beside_load: Vec<u32>,
+}
+
+impl OfThisMachine {
+    /// A meter of the processors of the servers, and of those of the load. `beside_load` has the
+    /// experiment's own processes on the load's processors, which are no strangers.
+    pub(super) fn new(server_cpus: &[usize], client_cpus: &[usize], beside_load: Vec<u32>) -> Self {
+        Self { noise: NoiseMeter::new(server_cpus, client_cpus), beside_load }
+    }
+}
+
+impl Meter for OfThisMachine {
     fn look(
         &mut self,
         servers: &mut dyn FnMut() -> io::Result<Duration>,
     ) -> io::Result<Disturbance> {
-        Ok(self.since_last(Used { servers: servers()?, client: own_cpu() }))
+        let client = own_cpu() + cpu_of_living(&self.beside_load);
+        Ok(self.noise.since_last(Used { servers: servers()?, client }))
     }
 }
 

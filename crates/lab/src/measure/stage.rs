@@ -7,9 +7,8 @@ use super::behind::{self, OwnUpstream};
 use super::driver::{Driver, InProcess};
 use super::experiment::Experiment;
 use super::hosts::{Hosts, HostsMeter};
-use super::meter::Meter;
+use super::meter::{Meter, OfThisMachine};
 use super::no_server::NoServer;
-use super::noise::NoiseMeter;
 use super::server::{self, Server};
 use super::store::OpenStore;
 use crate::record::{CellKey, Machine};
@@ -86,7 +85,11 @@ impl Stage {
     pub(super) fn meter(&self, experiment: &Experiment) -> Box<dyn Meter> {
         let design = &experiment.design;
         match &self.0 {
-            Place::Here(_) => Box::new(NoiseMeter::new(&design.server_cpus, &design.client_cpus)),
+            Place::Here(behind) => Box::new(OfThisMachine::new(
+                &design.server_cpus,
+                &design.client_cpus,
+                behind.iter().map(OwnUpstream::pid).collect(),
+            )),
             Place::Hosts(hosts) => Box::new(HostsMeter(Arc::clone(hosts))),
         }
     }

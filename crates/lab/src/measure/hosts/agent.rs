@@ -20,9 +20,8 @@ use super::protocol::{Answer, BEAT, LONGEST_LINE, Load, Order, SILENCE, UNASKED,
 use crate::measure::behind;
 use crate::measure::experiment::Experiment;
 use crate::measure::machine;
-use crate::measure::meter::Meter;
+use crate::measure::meter::{Meter, OfThisMachine};
 use crate::measure::no_server::NoServer;
-use crate::measure::noise::NoiseMeter;
 use crate::measure::server::{self, Server};
 use crate::measure::store::{OpenStore, Reach, Store};
 use crate::record::Role;
@@ -102,7 +101,7 @@ struct Agent {
     experiment: Option<Box<Experiment>>,
     servers: BTreeMap<u64, (Box<dyn Server>, Option<OpenStore>)>,
     stores: BTreeMap<u64, OpenStore>,
-    meter: NoiseMeter,
+    meter: OfThisMachine,
     loads: LoadThread,
 }
 
@@ -114,7 +113,7 @@ impl Agent {
             experiment: None,
             servers: BTreeMap::new(),
             stores: BTreeMap::new(),
-            meter: NoiseMeter::new(&[], &[]),
+            meter: OfThisMachine::new(&[], &[], Vec::new()),
         })
     }
 
@@ -216,9 +215,10 @@ impl Agent {
         let design = &experiment.design;
         let has = |role| roles.contains(&role);
         let own = |cpus: &[usize], is_own: bool| if is_own { cpus.to_vec() } else { Vec::new() };
-        self.meter = NoiseMeter::new(
+        self.meter = OfThisMachine::new(
             &own(&design.server_cpus, has(Role::Server)),
             &own(&design.client_cpus, has(Role::Load)),
+            Vec::new(),
         );
         self.experiment = Some(experiment);
         Ok(())

@@ -10,7 +10,6 @@ mod tree;
 
 use std::io;
 use std::net::SocketAddr;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -77,11 +76,6 @@ pub(crate) trait Server: Send {
     /// Ends the server at once. Returns its last complaint in one line, or else `error`, which says
     /// how it ended.
     fn last_words(&mut self, error: &io::Error) -> String;
-}
-
-/// Starts `command`, a server of ours with `--control`, and waits until it listens.
-pub(crate) fn launch(command: Command) -> Result<Box<dyn Server>, NoServer> {
-    Ok(Box::new(ours::Process::launch(command)?))
 }
 
 /// Starts the server of a cell on `store`, and before `upstreams` if it is a relay. Waits until it

@@ -126,6 +126,11 @@ impl Process {
         Ok(server)
     }
 
+    /// The number of the server's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The server's own report of its resources.
     fn counted(&mut self) -> io::Result<Counters> {
         self.channel.get_mut().write_all(b"counters\n")?;
