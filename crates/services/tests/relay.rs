@@ -143,7 +143,7 @@ fn requests_in_doubt_are_refused_and_reach_no_upstream() {
             client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
             let what = format!("{world:?}: {method} {fields:?}");
             let (reply, _) = {
-                client.stream.shutdown(Shutdown::Write).unwrap();
+                let _ = client.stream.shutdown(Shutdown::Write);
                 read_all(&mut client)
             };
             let is_code = reply.starts_with(&format!("HTTP/1.1 {code} "));
