@@ -21,7 +21,8 @@ macro_rules! relay {
             relay! { @ replies_are_those_of_the_upstream pipelined_replies_are_in_order
                 bodies_flow_both_ways_at_once an_early_reply_reaches_the_client
                 interim_replies_are_passed_on a_reply_that_breaks_off_is_cut
-                connections_to_the_upstream_are_used_again without_an_upstream_there_is_a_reply }
+                connections_to_the_upstream_are_used_again unasked_bytes_are_no_reply
+                without_an_upstream_there_is_a_reply }
         }
     };
     (@ $($body:ident)*) => {
@@ -230,6 +231,23 @@ fn connections_to_the_upstream_are_used_again(architecture: &[&str]) {
     let (replies, _) = ask(server.address(), requests.as_bytes());
     assert_eq!(replies.matches("hello").count(), 20);
     assert_eq!((upstream.connections(), upstream.requests()), (1, 20));
+}
+
+fn unasked_bytes_are_no_reply(architecture: &[&str]) {
+    let upstream = Upstream::start();
+    let server = relay(architecture, upstream.address);
+    for _ in 0..3 {
+        let (reply, _) = ask(server.address(), get("/stray").as_bytes());
+        assert!(reply.ends_with("hello"), "{reply}");
+        // On the idle connection, the upstream sends what looks like a reply.
+        let (direct, _) = ask(upstream.address, get("/stray-now").as_bytes());
+        assert!(direct.ends_with("hello"), "{direct}");
+        // An event loop has looked at what has come before it answers this.
+        let (refused, _) = ask(server.address(), b"TRACE / HTTP/1.1\r\nHost: test\r\n\r\n");
+        assert!(refused.starts_with("HTTP/1.1 501 "), "{refused}");
+        let (reply, _) = ask(server.address(), get("/").as_bytes());
+        assert!(reply.ends_with("hello"), "{reply}");
+    }
 }
 
 fn without_an_upstream_there_is_a_reply(architecture: &[&str]) {

@@ -192,6 +192,12 @@ impl Ring {
         Ok(count)
     }
 
+    /// Whether there are received bytes that have not been read, or the stream has ended.
+    pub fn has_input(&mut self, token: Token) -> bool {
+        let source = find(&mut self.sources, token);
+        source.received.count() > 0 || source.ended.is_some()
+    }
+
     /// Whether all taken bytes have been sent.
     ///
     /// # Errors

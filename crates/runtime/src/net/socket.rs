@@ -298,6 +298,18 @@ impl Socket {
         self.drains(core, direction) && !self.watched.is_some_and(is_stopping)
     }
 
+    /// See [`TcpStream::is_quiet`](super::TcpStream::is_quiet).
+    pub(super) fn is_quiet(&self) -> bool {
+        if self.channel.as_ref().is_some_and(|channel| channel.has_input()) {
+            return false;
+        }
+        current::with_loop(|core| {
+            let own = self.watched.zip(core).filter(|((watcher, _), core)| core.id() == *watcher);
+            let ring = own.map(|((_, token), core)| (core, token));
+            self.access(ring.filter(|(core, _)| core.has_ring()), Direction::Read).is_quiet()
+        })
+    }
+
     fn access<'s>(&'s self, ring: Option<(&'s Core, Token)>, direction: Direction) -> Access<'s> {
         let drains = ring.is_some_and(|(core, _)| self.drains(core, direction));
         let (sends_at_once, by_system_calls) = (self.duplicated, self.by_system_calls);

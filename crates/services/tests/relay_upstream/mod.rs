@@ -7,7 +7,7 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     thread,
@@ -20,8 +20,16 @@ pub(crate) const CHUNKED: &str = "HTTP/1.1 200 OK\r\nX-Kind: chunked\r\nTransfer
 /// A running server.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
-    connections: Arc<AtomicUsize>,
-    requests: Arc<AtomicUsize>,
+    seen: Arc<Seen>,
+}
+
+/// What a server has seen.
+#[derive(Default)]
+struct Seen {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
+    /// The connections that asked for `/stray`, and get unasked bytes by `/stray-now`.
+    strays: Mutex<Vec<TcpStream>>,
 }
 
 /// The head of a request, with its lines.
@@ -62,37 +70,45 @@ impl Upstream {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (connections, requests) =
-            (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let counts = (connections.clone(), requests.clone());
+        let seen = Arc::<Seen>::default();
+        let own = seen.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                counts.0.fetch_add(1, SeqCst);
-                let requests = counts.1.clone();
+                own.connections.fetch_add(1, SeqCst);
+                let seen = own.clone();
                 // The test looks at what the relay makes of it.
-                thread::spawn(move || drop(serve(stream, &requests)));
+                thread::spawn(move || drop(serve(stream, &seen)));
             }
         });
-        Self { address, connections, requests }
+        Self { address, seen }
     }
 
     /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
-        self.connections.load(SeqCst)
+        self.seen.connections.load(SeqCst)
     }
 
     /// The number of requests so far.
     pub(crate) fn requests(&self) -> usize {
-        self.requests.load(SeqCst)
+        self.seen.requests.load(SeqCst)
     }
 }
 
-fn serve(stream: TcpStream, requests: &AtomicUsize) -> io::Result<()> {
+fn serve(stream: TcpStream, seen: &Seen) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     while let Some(head) = Head::read(&mut reader)? {
-        requests.fetch_add(1, SeqCst);
+        seen.requests.fetch_add(1, SeqCst);
+        match head.path() {
+            "/stray" => seen.strays.lock().unwrap().push(writer.try_clone()?),
+            "/stray-now" => {
+                for mut stray in seen.strays.lock().unwrap().drain(..) {
+                    stray.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray")?;
+                }
+            }
+            _ => {}
+        }
         if !answer(&head, &mut reader, &mut writer)? {
             break;
         }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use duality_poller::{Ring, Token};
 use rustix::event::{Timespec, poll};
-use rustix::io::ioctl_fionbio;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
 use super::channel::Channel;
@@ -81,6 +81,16 @@ impl Access<'_> {
         })?;
         count_read(count);
         Ok(Moved::all(count))
+    }
+
+    /// Whether nothing has come that has not been received: no bytes, no end and no error. A ring
+    /// knows what had come at the last round of its loop.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let by_ring = |(core, token): (&Core, Token)| core.with_ring(|ring| ring.has_input(token));
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        visibility::count(|counters| counters.other_calls.add(1));
+        !self.ring.is_some_and(by_ring)
+            && matches!(recv(self.descriptor, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))
     }
 
     /// Sends some of `bytes`.

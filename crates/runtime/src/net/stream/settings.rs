@@ -32,6 +32,16 @@ impl TcpStream {
         internet_address(Some(getsockname(self.as_fd())?))
     }
 
+    /// Whether the peer has neither sent nor closed since the last read, so that an idle connection
+    /// can be used again. A look, without a wait.
+    ///
+    /// With io_uring, bytes that come are the ring's. The look finds those that had come at the
+    /// last round of the loop.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.socket.is_quiet()
+    }
+
     /// Sets whether small writes go out at once (`TCP_NODELAY`). By default they do.
     ///
     /// # Errors
