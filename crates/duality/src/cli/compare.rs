@@ -405,21 +405,12 @@ fn something_measured(finished: &Finished) -> Result<(), Failure> {
 
 /// Prints the experiments that follow.
 pub(super) fn announce(experiment: &Experiment) {
-    let connections: Vec<String> =
-        experiment.design.concurrency.iter().map(usize::to_string).collect();
-    let what = match experiment.design.recording {
-        Some(_) => "times the users",
-        None => "connections",
-    };
+    let design = &experiment.design;
     let told = format!(
-        "comparing {} at {} {what}, {} each: {} cells, about {:.0} s",
-        experiment.design.compared(),
-        connections.join(", "),
-        if experiment.design.repeats == 1 {
-            "once".to_owned()
-        } else {
-            format!("{} times", experiment.design.repeats)
-        },
+        "comparing {} at {}, {} each: {} cells, about {:.0} s",
+        design.compared(),
+        design.counted().several(&design.concurrency),
+        if design.repeats == 1 { "once".to_owned() } else { format!("{} times", design.repeats) },
         experiment.cells(),
         experiment.length().as_secs_f64(),
     );

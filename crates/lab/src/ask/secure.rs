@@ -31,9 +31,13 @@ pub(super) fn certificate(
     Certificate::new().map(Some).map_err(|problem| Misfit::new("tls", problem))
 }
 
-/// The reason why `peer` cannot be asked by TLS, if there is one.
+/// The reason why `peer` does not fit an experiment with TLS, or one without, if there is one.
 pub(super) fn misfit(design: &Design, peer: &Peer) -> Option<String> {
-    let is_named = || peer.texts().any(|text| text.contains("{certificate}"));
-    (design.tls && !is_named())
-        .then(|| "has no TLS here: define a peer that names {certificate} and {key}".to_owned())
+    let is_named = peer.texts().any(|text| text.contains("{certificate}"));
+    let problem = match (design.tls, is_named) {
+        (true, false) => "has no TLS here: define a peer that names {certificate} and {key}",
+        (false, true) => "names {certificate}, which only an experiment with `tls = true` has",
+        _ => return None,
+    };
+    Some(problem.to_owned())
 }

@@ -57,7 +57,7 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
 
 /// The processor time of a process, ended threads included. The clock of the process counts
 /// nanoseconds (clock_getcpuclockid(3)).
-fn cpu_of(pid: u32) -> io::Result<Duration> {
+pub(crate) fn cpu_of(pid: u32) -> io::Result<Duration> {
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
     let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid))?;
     Ok(Duration::from(nix::time::clock_gettime(clock)?))

@@ -1,11 +1,12 @@
 //! Observes the processors of servers and loads, from one moment to the next.
 
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::counters::cpu_of_living;
+use super::counters;
 use super::load_command::cpu_of_children;
 use super::noise::{NoiseMeter, Used};
 use super::server::Server;
@@ -29,16 +30,42 @@ pub(super) trait Meter {
     }
 }
 
+/// The experiment's own processes on the load generator's processors: the stores of its servers,
+/// and the server behind its relays. They are no strangers. A clone knows the same processes.
+#[derive(Clone, Default)]
+pub(super) struct BesideLoad(Arc<Mutex<Vec<u32>>>);
+
+impl BesideLoad {
+    /// Adds a process. It counts until it has ended.
+    pub(super) fn add(&self, pid: u32) {
+        self.pids().push(pid);
+    }
+
+    /// The processor time of the living processes. [`own_cpu`] has that of the ended ones.
+    fn cpu(&self) -> Duration {
+        let mut all = Duration::ZERO;
+        self.pids().retain(|&pid| counters::cpu_of(pid).map(|used| all += used).is_ok());
+        all
+    }
+
+    fn pids(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Looks at the processors of this machine.
 pub(super) struct OfThisMachine {
     noise: NoiseMeter,
-    beside_load: Vec<u32>,
+    beside_load: BesideLoad,
 }
 
 impl OfThisMachine {
-    /// A meter of the processors of the servers, and of those of the load. `beside_load` has the
-    /// experiment's own processes on the load's processors, which are no strangers.
-    pub(super) fn new(server_cpus: &[usize], client_cpus: &[usize], beside_load: Vec<u32>) -> Self {
+    /// A meter of the processors of the servers, and of those of the load.
+    pub(super) fn new(
+        server_cpus: &[usize],
+        client_cpus: &[usize],
+        beside_load: BesideLoad,
+    ) -> Self {
         Self { noise: NoiseMeter::new(server_cpus, client_cpus), beside_load }
     }
 }
@@ -48,7 +75,7 @@ impl Meter for OfThisMachine {
         &mut self,
         servers: &mut dyn FnMut() -> io::Result<Duration>,
     ) -> io::Result<Disturbance> {
-        let client = own_cpu() + cpu_of_living(&self.beside_load);
+        let client = own_cpu() + self.beside_load.cpu();
         Ok(self.noise.since_last(Used { servers: servers()?, client }))
     }
 }

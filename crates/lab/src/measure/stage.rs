@@ -7,7 +7,7 @@ use super::behind::{self, OwnUpstream};
 use super::driver::{Driver, InProcess};
 use super::experiment::Experiment;
 use super::hosts::{Hosts, HostsMeter};
-use super::meter::{Meter, OfThisMachine};
+use super::meter::{BesideLoad, Meter, OfThisMachine};
 use super::no_server::NoServer;
 use super::server::{self, Server};
 use super::store::OpenStore;
@@ -17,9 +17,24 @@ use crate::record::{CellKey, Machine};
 pub struct Stage(Place);
 
 enum Place {
-    /// With the lab's own server behind relays, if the experiment has one.
-    Here(Option<OwnUpstream>),
+    Here(Here),
     Hosts(Arc<Hosts>),
+}
+
+/// This machine.
+struct Here {
+    /// The lab's own server behind relays, if the experiment has one.
+    upstream: Option<OwnUpstream>,
+    beside_load: BesideLoad,
+}
+
+impl Here {
+    fn set(experiment: &Experiment) -> Result<Self, String> {
+        let here =
+            Self { upstream: OwnUpstream::start(experiment)?, beside_load: BesideLoad::default() };
+        here.upstream.iter().for_each(|upstream| here.beside_load.add(upstream.pid()));
+        Ok(here)
+    }
 }
 
 impl Stage {
@@ -30,7 +45,7 @@ impl Stage {
     /// The error names the host that could not be reached, with the reason, in one line.
     pub fn set(experiment: &Experiment) -> Result<Self, String> {
         Ok(Self(match &experiment.design.topology {
-            None => Place::Here(OwnUpstream::start(experiment)?),
+            None => Place::Here(Here::set(experiment)?),
             Some(topology) => Place::Hosts(Arc::new(Hosts::connect(experiment, topology)?)),
         }))
     }
@@ -46,9 +61,12 @@ impl Stage {
     /// Makes the store of a cell.
     pub(super) fn store(&self, experiment: &Experiment) -> Result<Option<OpenStore>, NoServer> {
         match &self.0 {
-            Place::Here(_) => {
+            Place::Here(here) => {
                 let cpus = &experiment.design.client_cpus;
-                experiment.store.as_ref().map(|store| store.open(cpus)).transpose()
+                let store = experiment.store.as_ref().map(|store| store.open(cpus)).transpose()?;
+                let pid = store.as_ref().and_then(OpenStore::pid);
+                pid.inspect(|&pid| here.beside_load.add(pid));
+                Ok(store)
             }
             Place::Hosts(hosts) => hosts.store(),
         }
@@ -62,8 +80,8 @@ impl Stage {
         store: Option<&OpenStore>,
     ) -> Result<Box<dyn Server>, NoServer> {
         match &self.0 {
-            Place::Here(own) => {
-                let upstreams = behind::addresses(experiment, own.as_ref())?;
+            Place::Here(here) => {
+                let upstreams = behind::addresses(experiment, here.upstream.as_ref())?;
                 server::start(experiment, key, store, &upstreams)
             }
             Place::Hosts(hosts) => hosts.server(key, store),
@@ -85,10 +103,10 @@ impl Stage {
     pub(super) fn meter(&self, experiment: &Experiment) -> Box<dyn Meter> {
         let design = &experiment.design;
         match &self.0 {
-            Place::Here(behind) => Box::new(OfThisMachine::new(
+            Place::Here(here) => Box::new(OfThisMachine::new(
                 &design.server_cpus,
                 &design.client_cpus,
-                behind.iter().map(OwnUpstream::pid).collect(),
+                here.beside_load.clone(),
             )),
             Place::Hosts(hosts) => Box::new(HostsMeter(Arc::clone(hosts))),
         }

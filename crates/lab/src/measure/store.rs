@@ -214,6 +214,11 @@ impl OpenStore {
         &self.url
     }
 
+    /// The number of the store's process, if it has one of its own on this machine.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.redis.as_ref().map(|redis| redis.0.id())
+    }
+
     /// The failure of the store since it was opened, if there was one.
     pub(crate) fn problem(&mut self) -> Option<String> {
         if let Some(store) = &mut self.elsewhere {

@@ -104,6 +104,14 @@ struct Shared {
     limits: Limits,
 }
 
+/// Answers any request of a connection by 503, and ends the connection within [`REFUSAL_TIME`].
+pub(crate) async fn refuse(mut stream: TcpStream, limits: &Limits) -> io::Result<()> {
+    let mut wire = Wire::new(&mut stream, limits)?;
+    let limit = limits.linger_time.min(REFUSAL_TIME);
+    // The server reads the request only because a close with unread bytes could destroy the reply.
+    wire.end_with(&parts::refusal(), false, &mut Input::new(REFUSAL_ROOM), limit).await
+}
+
 impl Http {
     /// Opens the root directory, or takes the built-in pages if `config` names none.
     ///
@@ -280,13 +288,8 @@ impl Http {
     /// # Errors
     ///
     /// The connection broke.
-    pub async fn refuse(&self, mut stream: TcpStream) -> io::Result<()> {
-        let limits = &self.shared.limits;
-        let mut wire = Wire::new(&mut stream, limits)?;
-        let limit = limits.linger_time.min(REFUSAL_TIME);
-        // The server reads the request only because a close with unread bytes could destroy the
-        // reply.
-        wire.end_with(&parts::refusal(), false, &mut Input::new(REFUSAL_ROOM), limit).await
+    pub async fn refuse(&self, stream: TcpStream) -> io::Result<()> {
+        refuse(stream, &self.shared.limits).await
     }
 
     /// Reads the body of a request, then answers the request.

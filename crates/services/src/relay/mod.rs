@@ -35,7 +35,7 @@ use duality_runtime::task;
 
 pub use limits::{Config, Limits};
 
-use crate::http::{self, Deadline, Filled, Unread, Wire, parts, status};
+use crate::http::{self, Deadline, Filled, Unread, Wire, status};
 use crate::per_loop::PerLoop;
 use crate::{Entry, Setting, Setup, SetupError};
 use back::Asked;
@@ -99,7 +99,7 @@ impl Relay {
         let (relay, refusing) = (self.clone(), self.clone());
         Handler::new(move |stream| relay.serve(stream)).refusing(move |stream| {
             let relay = refusing.clone();
-            async move { relay.refuse(stream).await }
+            async move { http::refuse(stream, &relay.shared.limits.client).await }
         })
     }
 
@@ -122,19 +122,6 @@ impl Relay {
             }
             served
         }
-    }
-
-    /// Answers any request of a connection beyond the limit by 503.
-    ///
-    /// # Errors
-    ///
-    /// The connection broke.
-    pub async fn refuse(&self, mut stream: TcpStream) -> io::Result<()> {
-        let limits = &self.shared.limits.client;
-        let mut wire = Wire::new(&mut stream, limits)?;
-        let limit = limits.linger_time.min(http::REFUSAL_TIME);
-        let mut input = Input::new(parts::REFUSAL_ROOM);
-        wire.end_with(&parts::refusal(), false, &mut input, limit).await
     }
 }
 

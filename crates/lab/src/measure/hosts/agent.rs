@@ -20,7 +20,7 @@ use super::protocol::{Answer, BEAT, LONGEST_LINE, Load, Order, SILENCE, UNASKED,
 use crate::measure::behind;
 use crate::measure::experiment::Experiment;
 use crate::measure::machine;
-use crate::measure::meter::{Meter, OfThisMachine};
+use crate::measure::meter::{BesideLoad, Meter, OfThisMachine};
 use crate::measure::no_server::NoServer;
 use crate::measure::server::{self, Server};
 use crate::measure::store::{OpenStore, Reach, Store};
@@ -113,7 +113,7 @@ impl Agent {
             experiment: None,
             servers: BTreeMap::new(),
             stores: BTreeMap::new(),
-            meter: OfThisMachine::new(&[], &[], Vec::new()),
+            meter: OfThisMachine::new(&[], &[], BesideLoad::default()),
         })
     }
 
@@ -218,7 +218,7 @@ impl Agent {
         self.meter = OfThisMachine::new(
             &own(&design.server_cpus, has(Role::Server)),
             &own(&design.client_cpus, has(Role::Load)),
-            Vec::new(),
+            BesideLoad::default(),
         );
         self.experiment = Some(experiment);
         Ok(())

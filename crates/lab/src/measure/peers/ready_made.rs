@@ -51,14 +51,12 @@ pub struct ReadyMade {
 }
 
 /// TLS of nginx.
-const SECURE_NGINX: &[(&str, &str)] = &[
-    ("{ssl}", " ssl"),
-    ("{certificates}", "ssl_certificate {certificate}; ssl_certificate_key {key};"),
-];
+const SECURE_NGINX: &[(&str, &str)] =
+    &[("{ssl}", " ssl"), ("{tls}", "ssl_certificate {certificate}; ssl_certificate_key {key};")];
 
 /// TLS of Apache.
 const SECURE_APACHE: &[(&str, &str)] = &[(
-    "{certificates}",
+    "{tls}",
     "LoadModule ssl_module /usr/lib/apache2/modules/mod_ssl.so\nSSLEngine on\n\
      SSLCertificateFile {certificate}\nSSLCertificateKeyFile {key}",
 )];
