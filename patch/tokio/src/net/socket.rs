@@ -11,7 +11,7 @@ use bytes::BufMut;
 use duality_poller::Direction;
 use duality_runtime::net::SharedDescriptor;
 use real::io::ReadBuf;
-use rustix::net::{RecvFlags, SendFlags, recv, send, shutdown, sockopt};
+use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recv, recvfrom, send, shutdown, sockopt};
 
 use crate::buffer;
 use crate::io::{Interest, Ready};
@@ -182,6 +182,16 @@ impl Socket {
             Ok((recv(self.as_fd(), room, RecvFlags::empty())?.1, ()))
         })?;
         Ok(count)
+    }
+
+    /// Receives a datagram and its sender.
+    pub(super) fn try_receive(
+        &self,
+        room: &mut [MaybeUninit<u8>],
+        flags: RecvFlags,
+    ) -> io::Result<(usize, Option<SocketAddrAny>)> {
+        let ((filled, _), _, sender) = recvfrom(self.as_fd(), room, flags)?;
+        Ok((filled.len(), sender))
     }
 
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {

@@ -6,64 +6,10 @@
 /// Implements the common part of a stream `$stream` with addresses `$address`.
 macro_rules! stream {
     ($stream:ident, $std:ty, $address:ty) => {
+        $crate::net::common::of_std!($stream, $std);
+        $crate::net::common::readiness!($stream);
+
         impl $stream {
-            /// Takes a stream of `std`, in non-blocking mode.
-            ///
-            /// # Errors
-            ///
-            /// The errors of `fcntl(2)`.
-            pub fn from_std(stream: $std) -> ::std::io::Result<Self> {
-                Ok(Self { socket: Socket::new(::std::os::fd::OwnedFd::from(stream))? })
-            }
-
-            /// The stream of `std`, which stays in non-blocking mode.
-            ///
-            /// # Errors
-            ///
-            /// If no descriptor is left.
-            pub fn into_std(self) -> ::std::io::Result<$std> {
-                Ok(self.socket.into_descriptor()?.into())
-            }
-
-            /// The error that the socket has kept, if it has one.
-            ///
-            /// # Errors
-            ///
-            /// The errors of `getsockopt(2)`.
-            pub fn take_error(&self) -> ::std::io::Result<Option<::std::io::Error>> {
-                self.socket.take_error()
-            }
-
-            /// Waits until one of the interests comes true.
-            ///
-            /// # Errors
-            ///
-            /// The errors of `poll(2)`.
-            pub async fn ready(
-                &self,
-                interest: $crate::io::Interest,
-            ) -> ::std::io::Result<$crate::io::Ready> {
-                self.socket.ready(interest).await
-            }
-
-            /// Waits until a read does not wait.
-            ///
-            /// # Errors
-            ///
-            /// The errors of `poll(2)`.
-            pub async fn readable(&self) -> ::std::io::Result<()> {
-                self.socket.readable().await
-            }
-
-            /// Waits until a write does not wait.
-            ///
-            /// # Errors
-            ///
-            /// The errors of `poll(2)`.
-            pub async fn writable(&self) -> ::std::io::Result<()> {
-                self.socket.writable().await
-            }
-
             /// Like [`readable`](Self::readable), for a future of one's own.
             pub fn poll_read_ready(
                 &self,
@@ -134,33 +80,6 @@ macro_rules! stream {
                 self.socket.try_write_vectored(buffers)
             }
 
-            /// Calls `operation` once.
-            ///
-            /// # Errors
-            ///
-            /// The errors of `operation`.
-            pub fn try_io<R>(
-                &self,
-                _: $crate::io::Interest,
-                operation: impl FnOnce() -> ::std::io::Result<R>,
-            ) -> ::std::io::Result<R> {
-                operation()
-            }
-
-            /// Calls `operation` until it does not return `WouldBlock`. Waits for the interest
-            /// before each further call.
-            ///
-            /// # Errors
-            ///
-            /// The errors of `operation`.
-            pub async fn async_io<R>(
-                &self,
-                interest: $crate::io::Interest,
-                operation: impl FnMut() -> ::std::io::Result<R>,
-            ) -> ::std::io::Result<R> {
-                self.socket.async_io(interest, operation).await
-            }
-
             /// The two directions, which borrow the stream.
             pub fn split<'a>(&'a mut self) -> (ReadHalf<'a>, WriteHalf<'a>) {
                 (ReadHalf(self), WriteHalf(self))
@@ -175,29 +94,9 @@ macro_rules! stream {
             }
         }
 
-        impl TryFrom<$std> for $stream {
-            type Error = ::std::io::Error;
-
-            fn try_from(stream: $std) -> ::std::io::Result<Self> {
-                Self::from_std(stream)
-            }
-        }
-
         impl AsRef<Self> for $stream {
             fn as_ref(&self) -> &Self {
                 self
-            }
-        }
-
-        impl ::std::os::fd::AsFd for $stream {
-            fn as_fd(&self) -> ::std::os::fd::BorrowedFd<'_> {
-                self.socket.as_fd()
-            }
-        }
-
-        impl ::std::os::fd::AsRawFd for $stream {
-            fn as_raw_fd(&self) -> ::std::os::fd::RawFd {
-                self.socket.as_raw_fd()
             }
         }
 

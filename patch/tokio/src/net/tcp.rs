@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use rustix::net::{
 
 use super::address::{at_once, first, internet_address};
 use super::socket::Socket;
-use super::{ToSocketAddrs, streams};
+use super::{ToSocketAddrs, common, streams};
 
 /// The backlog of [`TcpListener::bind`].
 const BACKLOG: i32 = 1024;
@@ -27,6 +27,8 @@ const BACKLOG: i32 = 1024;
 pub struct TcpListener {
     socket: Socket,
 }
+
+common::of_std!(TcpListener, std::net::TcpListener);
 
 impl TcpListener {
     /// Listens at the first of the addresses that can be had. Port 0 takes a free one.
@@ -72,24 +74,6 @@ impl TcpListener {
         Poll::Ready(Ok((stream, internet_address(peer)?)))
     }
 
-    /// Takes a listener of `std`, in non-blocking mode.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `fcntl(2)`.
-    pub fn from_std(listener: std::net::TcpListener) -> io::Result<Self> {
-        Ok(Self { socket: Socket::new(listener.into())? })
-    }
-
-    /// The listener of `std`, which stays in non-blocking mode.
-    ///
-    /// # Errors
-    ///
-    /// If no descriptor is left.
-    pub fn into_std(self) -> io::Result<std::net::TcpListener> {
-        Ok(self.socket.into_descriptor()?.into())
-    }
-
     /// The address at which it listens.
     ///
     /// # Errors
@@ -115,26 +99,6 @@ impl TcpListener {
     /// The errors of `setsockopt(2)`.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         Ok(sockopt::set_ip_ttl(&self.socket, ttl)?)
-    }
-}
-
-impl TryFrom<std::net::TcpListener> for TcpListener {
-    type Error = io::Error;
-
-    fn try_from(listener: std::net::TcpListener) -> io::Result<Self> {
-        Self::from_std(listener)
-    }
-}
-
-impl AsFd for TcpListener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl AsRawFd for TcpListener {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
     }
 }
 

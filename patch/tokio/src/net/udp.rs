@@ -2,31 +2,31 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll};
 
-use bytes::BufMut;
 use duality_poller::Direction;
 use real::io::ReadBuf;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, getpeername,
-    getsockname, recv, recvfrom, send, sendto, socket_with, sockopt,
+    getsockname, recv, recvfrom, sendto, socket_with, sockopt,
 };
 
 use super::ToSocketAddrs;
 use super::address::{addresses, at_once, first, internet_address};
+use super::common;
 use super::socket::Socket;
-use crate::buffer;
-use crate::io::{Interest, Ready};
 
 /// A socket for datagrams. Any number of tasks may use it at once.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Socket,
 }
+
+common::of_std!(UdpSocket, std::net::UdpSocket);
+common::readiness!(UdpSocket);
+common::datagrams!(UdpSocket, SocketAddr, internet_address);
 
 impl UdpSocket {
     /// A socket at the first of the addresses that can be had. Port 0 takes a free one.
@@ -44,24 +44,6 @@ impl UdpSocket {
         let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
         bind(&socket, &address)?;
         Ok(Self { socket: Socket::of_nonblocking(socket) })
-    }
-
-    /// Takes a socket of `std`, in non-blocking mode.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `fcntl(2)`.
-    pub fn from_std(socket: std::net::UdpSocket) -> io::Result<Self> {
-        Ok(Self { socket: Socket::new(socket.into())? })
-    }
-
-    /// The socket of `std`, which stays in non-blocking mode.
-    ///
-    /// # Errors
-    ///
-    /// If no descriptor is left.
-    pub fn into_std(self) -> io::Result<std::net::UdpSocket> {
-        Ok(self.socket.into_descriptor()?.into())
     }
 
     /// The socket's own address.
@@ -90,66 +72,6 @@ impl UdpSocket {
     pub async fn connect<A: ToSocketAddrs>(&self, address: A) -> io::Result<()> {
         first(address, |address| at_once(connect(&self.socket, &address).map_err(io::Error::from)))
             .await
-    }
-
-    /// Waits until one of the interests comes true.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `poll(2)`.
-    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        self.socket.ready(interest).await
-    }
-
-    /// Waits until a send does not wait.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `poll(2)`.
-    pub async fn writable(&self) -> io::Result<()> {
-        self.socket.writable().await
-    }
-
-    /// Waits until a receive does not wait.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `poll(2)`.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.socket.readable().await
-    }
-
-    /// Like [`writable`](Self::writable), for a future of one's own.
-    pub fn poll_send_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket.poll_ready(context, Direction::Write)
-    }
-
-    /// Like [`readable`](Self::readable), for a future of one's own.
-    pub fn poll_recv_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket.poll_ready(context, Direction::Read)
-    }
-
-    /// Sends a datagram to the peer of [`connect`](Self::connect).
-    ///
-    /// # Errors
-    ///
-    /// The errors of `send(2)`.
-    pub async fn send(&self, datagram: &[u8]) -> io::Result<usize> {
-        poll_fn(|context| self.poll_send(context, datagram)).await
-    }
-
-    /// Like [`send`](Self::send), for a future of one's own.
-    pub fn poll_send(&self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<usize>> {
-        self.socket.poll(context, Direction::Write, |_| self.try_send(datagram))
-    }
-
-    /// Sends a datagram without waiting.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock`, and the errors of `send(2)`.
-    pub fn try_send(&self, datagram: &[u8]) -> io::Result<usize> {
-        Ok(send(&self.socket, datagram, SendFlags::NOSIGNAL)?)
     }
 
     /// Sends a datagram to the first of the addresses.
@@ -183,131 +105,6 @@ impl UdpSocket {
     /// `WouldBlock`, and the errors of `sendto(2)`.
     pub fn try_send_to(&self, datagram: &[u8], to: SocketAddr) -> io::Result<usize> {
         Ok(sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &to)?)
-    }
-
-    /// Waits for a datagram, and returns its length.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `recv(2)`.
-    pub async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.wait(Direction::Read, |_| self.try_recv(buffer)).await
-    }
-
-    /// Like [`recv`](Self::recv), for a future of one's own.
-    pub fn poll_recv(
-        &self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.socket.poll(context, Direction::Read, |_| {
-            buffer::fill(buffer, |room| Ok((self.receive(room, RecvFlags::empty())?.0, ())))
-        })
-    }
-
-    /// Receives a datagram without waiting.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock`, and the errors of `recv(2)`.
-    pub fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(recv(&self.socket, buffer, RecvFlags::empty())?.1)
-    }
-
-    /// Receives a datagram into a buffer of the crate bytes without waiting.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock`, and the errors of `recv(2)`.
-    pub fn try_recv_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
-        Ok(self.try_recv_buf_from(buffer)?.0)
-    }
-
-    /// Waits for a datagram, in a buffer of the crate bytes.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `recv(2)`.
-    pub async fn recv_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
-        self.socket.wait(Direction::Read, |_| self.try_recv_buf(buffer)).await
-    }
-
-    /// Receives a datagram and its sender into a buffer of the crate bytes without waiting.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock`, and the errors of `recvfrom(2)`.
-    pub fn try_recv_buf_from<B: BufMut>(&self, buffer: &mut B) -> io::Result<(usize, SocketAddr)> {
-        let (count, sender) =
-            buffer::fill_bytes(buffer, |room| self.receive(room, RecvFlags::empty()))?;
-        Ok((count, internet_address(sender)?))
-    }
-
-    /// Waits for a datagram and its sender, in a buffer of the crate bytes.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `recvfrom(2)`.
-    pub async fn recv_buf_from<B: BufMut>(
-        &self,
-        buffer: &mut B,
-    ) -> io::Result<(usize, SocketAddr)> {
-        self.socket.wait(Direction::Read, |_| self.try_recv_buf_from(buffer)).await
-    }
-
-    /// Waits for a datagram. Returns its length and its sender.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `recvfrom(2)`.
-    pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.socket.wait(Direction::Read, |_| self.try_recv_from(buffer)).await
-    }
-
-    /// Like [`recv_from`](Self::recv_from), for a future of one's own.
-    pub fn poll_recv_from(
-        &self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<SocketAddr>> {
-        self.poll_from(context, buffer, RecvFlags::empty())
-    }
-
-    /// Receives a datagram and its sender without waiting.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock`, and the errors of `recvfrom(2)`.
-    pub fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let (count, _, sender) = recvfrom(&self.socket, buffer, RecvFlags::empty())?;
-        Ok((count, internet_address(sender)?))
-    }
-
-    /// Calls `operation` once.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `operation`.
-    pub fn try_io<R>(
-        &self,
-        _: Interest,
-        operation: impl FnOnce() -> io::Result<R>,
-    ) -> io::Result<R> {
-        operation()
-    }
-
-    /// Calls `operation` until it does not return `WouldBlock`. Waits for the interest before each
-    /// further call.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `operation`.
-    pub async fn async_io<R>(
-        &self,
-        interest: Interest,
-        operation: impl FnMut() -> io::Result<R>,
-    ) -> io::Result<R> {
-        self.socket.async_io(interest, operation).await
     }
 
     /// Waits for a datagram, and copies it without taking it.
@@ -352,7 +149,8 @@ impl UdpSocket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<SocketAddr>> {
-        self.poll_from(context, buffer, RecvFlags::PEEK)
+        let sender = self.poll_from(context, buffer, RecvFlags::PEEK);
+        sender.map(|sender| internet_address(sender?))
     }
 
     /// Copies a datagram without taking it and without waiting. Returns its length and its sender.
@@ -363,35 +161,6 @@ impl UdpSocket {
     pub fn try_peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (count, _, sender) = recvfrom(&self.socket, buffer, RecvFlags::PEEK)?;
         Ok((count, internet_address(sender)?))
-    }
-
-    fn poll_from(
-        &self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-        flags: RecvFlags,
-    ) -> Poll<io::Result<SocketAddr>> {
-        self.socket.poll(context, Direction::Read, |_| {
-            internet_address(buffer::fill(buffer, |room| self.receive(room, flags))?)
-        })
-    }
-
-    fn receive(
-        &self,
-        room: &mut [MaybeUninit<u8>],
-        flags: RecvFlags,
-    ) -> io::Result<(usize, Option<rustix::net::SocketAddrAny>)> {
-        let ((filled, _), _, sender) = recvfrom(&self.socket, room, flags)?;
-        Ok((filled.len(), sender))
-    }
-
-    /// The error that the socket has kept, if it has one.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `getsockopt(2)`.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.socket.take_error()
     }
 }
 
@@ -467,25 +236,5 @@ impl UdpSocket {
     /// The errors of `setsockopt(2)`.
     pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
         Ok(sockopt::set_ipv6_drop_membership(&self.socket, group, interface)?)
-    }
-}
-
-impl TryFrom<std::net::UdpSocket> for UdpSocket {
-    type Error = io::Error;
-
-    fn try_from(socket: std::net::UdpSocket) -> io::Result<Self> {
-        Self::from_std(socket)
-    }
-}
-
-impl AsFd for UdpSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl AsRawFd for UdpSocket {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
     }
 }

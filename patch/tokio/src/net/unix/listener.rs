@@ -2,13 +2,13 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use duality_poller::Direction;
 use rustix::net::{SocketFlags, SocketType, accept_with, bind, getsockname, listen};
 
+use super::super::common;
 use super::super::socket::Socket;
 use super::stream::new_socket;
 use super::{SocketAddr, UnixStream, path_address, unix_address};
@@ -20,6 +20,8 @@ const BACKLOG: i32 = 1024;
 pub struct UnixListener {
     socket: Socket,
 }
+
+common::of_std!(UnixListener, std::os::unix::net::UnixListener);
 
 impl UnixListener {
     /// Listens at a path, which must not exist.
@@ -49,25 +51,6 @@ impl UnixListener {
     pub(super) fn listening(socket: Socket, backlog: i32) -> io::Result<Self> {
         listen(&socket, backlog)?;
         Ok(Self { socket })
-    }
-
-    /// Takes a listener of `std`, in non-blocking mode.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `fcntl(2)`.
-    #[track_caller]
-    pub fn from_std(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
-        Ok(Self { socket: Socket::new(listener.into())? })
-    }
-
-    /// The listener of `std`, which stays in non-blocking mode.
-    ///
-    /// # Errors
-    ///
-    /// If no descriptor is left.
-    pub fn into_std(self) -> io::Result<std::os::unix::net::UnixListener> {
-        Ok(self.socket.into_descriptor()?.into())
     }
 
     /// The address at which it listens.
@@ -108,25 +91,5 @@ impl UnixListener {
         let stream = UnixStream { socket: Socket::of_nonblocking(descriptor) };
         let peer = stream.peer_addr()?;
         Poll::Ready(Ok((stream, peer)))
-    }
-}
-
-impl TryFrom<std::os::unix::net::UnixListener> for UnixListener {
-    type Error = io::Error;
-
-    fn try_from(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
-        Self::from_std(listener)
-    }
-}
-
-impl AsFd for UnixListener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl AsRawFd for UnixListener {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
     }
 }
