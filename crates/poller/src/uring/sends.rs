@@ -9,10 +9,9 @@ use std::io::{self, IoSlice};
 
 use crate::Token;
 
-/// The most that one flight carries; a longer write takes several.
-const MOST: usize = 64 * 1024;
-/// Memory of more than this is not kept for the next flight.
-const KEPT: usize = 16 * 1024;
+/// The most that one flight carries; a longer write takes several. The allocator would give the
+/// pages of much more back to the kernel at each end, and take them again for the next flight.
+const MOST: usize = 16 * 1024;
 
 /// What one request sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +80,6 @@ impl Sends {
     pub(super) fn land(&mut self, flight: Flight) -> Owner {
         let slot = &mut self.slots[flight.0 as usize];
         slot.bytes.clear();
-        if slot.bytes.capacity() > KEPT {
-            slot.bytes = Vec::new();
-        }
         slot.landed = slot.landed.wrapping_add(1);
         self.free.push(flight.0);
         slot.owner

@@ -9,7 +9,10 @@ use std::time::Instant;
 use duality_poller::{Ring, Token};
 use rustix::event::{Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
-use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, accept_with, recv, send,
+    sendmsg, shutdown,
+};
 
 use super::channel::Channel;
 use super::rest::Rest;
@@ -25,6 +28,10 @@ pub(crate) struct Moved<T> {
     /// The attempt moved fewer bytes than it could have, so another attempt would block.
     pub(crate) short: bool,
 }
+
+/// On a loop with a ring, a system call sends this many bytes or more. To copy them for the ring
+/// would cost more than the call.
+const LONG: usize = 16 * 1024;
 
 /// A socket during an attempt.
 #[derive(Clone, Copy)]
@@ -98,7 +105,9 @@ impl Access<'_> {
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
         match self.ring {
             _ if self.channel.is_some() => self.send_by_channel(&[IoSlice::new(bytes)]),
-            Some(ring) if !self.sends_at_once => self.send_by_ring(ring, &[IoSlice::new(bytes)]),
+            Some(ring) if !self.sends_at_once && bytes.len() < LONG => {
+                self.send_by_ring(ring, &[IoSlice::new(bytes)])
+            }
             _ => self.send_by_call(bytes, SendFlags::empty()),
         }
     }
@@ -124,36 +133,41 @@ impl Access<'_> {
     /// Sends some of `bytes` by a system call, after all earlier sends.
     #[inline]
     fn send_by_call(&self, bytes: &[u8], flags: SendFlags) -> io::Result<Moved<usize>> {
-        let mut flags = flags | SendFlags::NOSIGNAL;
-        if let Some((core, token)) = self.ring {
-            core.with_ring(|ring| ring.all_sent(token))?;
-            // A ring's socket is in blocking mode.
-            flags |= SendFlags::DONTWAIT;
-        }
-        let count = send(self.descriptor, bytes, flags)?;
+        let count = send(self.descriptor, bytes, flags | self.flags_of_call()?)?;
         count_written(count);
         Ok(Moved { value: count, short: count < bytes.len() })
+    }
+
+    /// The flags of a system call that sends after all earlier sends.
+    #[inline]
+    fn flags_of_call(&self) -> io::Result<SendFlags> {
+        let Some((core, token)) = self.ring else {
+            return Ok(SendFlags::NOSIGNAL);
+        };
+        core.with_ring(|ring| ring.all_sent(token))?;
+        // A ring's socket is in blocking mode.
+        Ok(SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     }
 
     /// Sends some of the bytes of `buffers`.
     #[inline]
     pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
-        let offered = || buffers.iter().map(|buffer| buffer.len()).sum();
         if self.channel.is_some() {
             return self.send_by_channel(buffers);
         }
-        let Some(ring) = self.ring else {
-            let offered: usize = offered();
-            let count = rustix::io::writev(self.descriptor, buffers)?;
-            count_written(count);
-            return Ok(Moved { value: count, short: count < offered });
+        let offered: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        let count = match self.ring {
+            Some(ring) if !self.sends_at_once && offered < LONG => {
+                return self.send_by_ring(ring, buffers);
+            }
+            Some(_) => {
+                let flags = self.flags_of_call()?;
+                sendmsg(self.descriptor, buffers, &mut SendAncillaryBuffer::default(), flags)?
+            }
+            None => rustix::io::writev(self.descriptor, buffers)?,
         };
-        if self.sends_at_once {
-            // Some bytes are enough, and there is no writev(2) that does not wait.
-            let some = buffers.iter().find(|buffer| !buffer.is_empty());
-            return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
-        }
-        self.send_by_ring(ring, buffers)
+        count_written(count);
+        Ok(Moved { value: count, short: count < offered })
     }
 
     #[cold]
