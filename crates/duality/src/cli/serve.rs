@@ -125,7 +125,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     }
     // Set the limit before threads exist, because a thread's arena would count.
     limit(arguments.tuning)?;
-    memory::share_arenas();
+    memory::fit_malloc();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let metrics = arguments.visibility.start_metrics(&subject, architecture.forks())?;
     let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)
