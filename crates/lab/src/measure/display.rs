@@ -111,11 +111,12 @@ impl Display {
         let planned = self.experiment.design.blocks;
         match &self.live {
             Some(live) => {
-                live.bar.set_message(format!(
-                    "block {} of {planned} at {}",
-                    block.number + 1,
-                    block.concurrency
-                ));
+                // Time that is left over has further blocks.
+                let number = match block.number + 1 {
+                    number if number <= planned => format!("{number} of {planned}"),
+                    number => number.to_string(),
+                };
+                live.bar.set_message(format!("block {number} at {}", block.concurrency));
                 self.redraw();
             }
             // A line for each block would be too many lines.

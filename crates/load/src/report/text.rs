@@ -66,6 +66,16 @@ impl Report {
         if self.pattern == Pattern::Serial.name() { 1 } else { self.connections }
     }
 
+    /// A service that sends one request on to many clients has more under way than connections.
+    fn load_text(&self) -> String {
+        let (measured, offered) = (self.measured_load, self.offered());
+        if self.open_loop.is_none() && measured > 1.5 * offered as f64 {
+            format!("{measured:.0} under way on {offered} connections")
+        } else {
+            format!("{measured:.1} of {offered}")
+        }
+    }
+
     /// The section of the crowd, if there was one.
     fn crowd_text(&self) -> String {
         let mut text = String::new();
@@ -102,7 +112,7 @@ impl Report {
         }
         lines.extend(self.replayed.iter().flat_map(Replayed::lines));
         lines.extend([
-            ("measured load", format!("{:.1} of {}", self.measured_load, self.offered())),
+            ("measured load", self.load_text()),
             (
                 "connections",
                 format!(
@@ -235,6 +245,12 @@ http://127.0.0.1:8080/: closed loop, 100 connections, keep-alive, 10.00 s
 The client was not the limit: it used 63 % of its core.
 ";
         assert_eq!(report().render_text(), expected);
+    }
+
+    #[test]
+    fn a_message_to_many_is_no_load_beyond_the_offered_one() {
+        let text = Report { measured_load: 4950.2, ..report() }.render_text();
+        assert!(text.contains("  measured load   4950 under way on 100 connections\n"), "{text}");
     }
 
     #[test]
