@@ -146,10 +146,15 @@ impl Session {
             if matches!(progress, Progress::Taken | Progress::Complete) {
                 self.turn()?;
             }
-            self.flush(stream).await?;
+            let flushed = self.flush(stream).await;
             if matches!(progress, Progress::Complete) {
                 self.reply = None;
-                return Ok(Answer { status, bytes: self.received, open: !self.has_ended });
+                let open = !self.has_ended && flushed.is_ok();
+                return Ok(Answer { status, bytes: self.received, open });
+            }
+            // A server that closes may have sent more before. The read tells.
+            if matches!(flushed, Err(Failure::TimedOut)) {
+                return Err(Failure::TimedOut);
             }
             self.fill(stream).await?;
             self.turn()?;
