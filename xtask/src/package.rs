@@ -42,7 +42,7 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let mut build = cargo_command(workspace);
     build.args(["build", "--profile", "dist", "--locked", "--package", "duality"]);
     // A default build has no TLS, so that it is quick.
-    build.args(["--features", "rustls"]);
+    build.args(["--features", "http2,rustls"]);
     match execute(&mut build) {
         Passed => {}
         other => return other,

@@ -105,7 +105,7 @@ impl Build {
         archive(&checkout.join("target/package"), &folder, &name, &time)?;
         let mut bill = cargo();
         bill.args(["cyclonedx", "--manifest-path", "crates/duality/Cargo.toml"]);
-        bill.args(["--features", "rustls", "--format", "json", "--spec-version", "1.5"]);
+        bill.args(["--features", "http2,rustls", "--format", "json", "--spec-version", "1.5"]);
         bill.args(["--quiet", "--override-filename", "bill"]);
         passed(execute(&mut bill), "cargo cyclonedx")?;
         write_bill(checkout, &folder.join(format!("duality-{version}.cdx.json")))?;

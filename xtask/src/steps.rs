@@ -253,6 +253,9 @@ fn fmt(workspace: &Workspace) -> Outcome {
     Passed
 }
 
+/// The features that a default build leaves out, and that have tests.
+const FEATURES: &str = "--features=duality/rustls,duality/http2,duality-tokio/rustls";
+
 fn clippy(workspace: &Workspace) -> Outcome {
     // Other programs depend on the library without the tool. The workspace always builds both.
     let library = ["clippy", "--package=duality", "--no-default-features", "--all-targets"];
@@ -260,7 +263,7 @@ fn clippy(workspace: &Workspace) -> Outcome {
         Passed => {}
         other => return other,
     }
-    let all = ["clippy", "--workspace", "--features=duality/rustls", "--all-targets"];
+    let all = ["clippy", "--workspace", FEATURES, "--all-targets"];
     cargo(workspace, &[&all[..], &["--", "-D", "warnings"]].concat())
 }
 
@@ -314,7 +317,7 @@ fn cargo_test(workspace: &Workspace) -> Outcome {
     execute_tests(command.args([
         "test",
         "--workspace",
-        "--features=duality/rustls",
+        FEATURES,
         "--no-fail-fast",
     ]))
 }

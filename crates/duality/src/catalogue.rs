@@ -8,6 +8,8 @@ use duality_services::{ALL, Entry, Setup, SetupError, find, http, store};
 
 use crate::Service;
 use crate::failure::{Failure, flag};
+#[cfg(feature = "rustls")]
+use crate::service::Secure;
 use crate::setup;
 
 /// The services of this program.
@@ -109,6 +111,15 @@ impl Catalogue {
         match self {
             Self::BuiltIn => Registry::default(),
             Self::Own(service) => service.architectures,
+        }
+    }
+
+    /// The own way of a service of the user's own to be served by TLS.
+    #[cfg(feature = "rustls")]
+    pub(crate) fn secure(&self) -> Option<&Secure> {
+        match self {
+            Self::BuiltIn => None,
+            Self::Own(service) => service.secure.as_ref(),
         }
     }
 

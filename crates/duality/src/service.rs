@@ -10,10 +10,16 @@ use std::sync::Arc;
 
 use duality_architectures::{Architecture, Handler, Needs, Options, Registry, Served};
 use duality_runtime::net::TcpStream;
+#[cfg(feature = "rustls")]
+use duality_runtime::net::tls::Acceptor;
 
 #[cfg(feature = "tool")]
 use crate::cli;
 use crate::handle::{self, Handle};
+
+/// Puts TLS before a service.
+#[cfg(feature = "rustls")]
+pub(crate) type Secure = Arc<dyn Fn(Served, Acceptor) -> Served + Send + Sync>;
 
 /// A service, with facts for a load generator.
 pub struct Service {
@@ -24,6 +30,9 @@ pub struct Service {
     pub(crate) architectures: Registry,
     /// A foreign runtime that the service uses beside architectures of ours.
     pub(crate) beside: Option<&'static str>,
+    /// The service's own way to be served by TLS.
+    #[cfg(feature = "rustls")]
+    pub(crate) secure: Option<Secure>,
 }
 
 impl fmt::Debug for Service {
@@ -60,7 +69,15 @@ impl Service {
     /// A service that another crate has composed, such as `duality-tokio` from an application.
     pub fn of(served: Served) -> Self {
         let architectures = Registry::default();
-        Self { served, exchange: None, page: None, architectures, beside: None }
+        Self {
+            served,
+            exchange: None,
+            page: None,
+            architectures,
+            beside: None,
+            #[cfg(feature = "rustls")]
+            secure: None,
+        }
     }
 
     /// Declares that the service uses a runtime called `name` beside our architectures. Results
@@ -68,6 +85,18 @@ impl Service {
     #[must_use]
     pub fn beside(mut self, runtime: &'static str) -> Self {
         self.beside = Some(runtime);
+        self
+    }
+
+    /// Has `secure` put TLS before the service, if `serve --tls-cert` asks for TLS. The default is
+    /// a handshake before each connection, which only our own architectures make.
+    #[cfg(feature = "rustls")]
+    #[must_use]
+    pub fn secured_by<S>(mut self, secure: S) -> Self
+    where
+        S: Fn(Served, Acceptor) -> Served + Send + Sync + 'static,
+    {
+        self.secure = Some(Arc::new(secure));
         self
     }
 

@@ -256,6 +256,11 @@ impl Engine {
             Failure::ConnectTimeout | Failure::Connect(_) => {
                 "can this machine reach that address?".to_owned()
             }
+            Failure::Handshake(_) if self.options.target.is_http2() => {
+                "does the server speak HTTP/2 (ALPN h2)? otherwise load https://; name the \
+                 authority of its certificate by --ca, or give --insecure"
+                    .to_owned()
+            }
             Failure::Handshake(_) => {
                 "if you trust its certificate, name the authority by --ca, or give --insecure"
                     .to_owned()
@@ -267,6 +272,10 @@ impl Engine {
             }
             Failure::TimedOut => "does it have a free worker to answer with?".to_owned(),
             Failure::StoreUnavailable => "is its store (--store) running?".to_owned(),
+            _ if self.options.target.is_http2() => {
+                "does the server speak HTTP/2 without TLS? otherwise load http://, or h2:// with TLS"
+                    .to_owned()
+            }
             _ => format!("is it really a server of {service}?"),
         };
         Error::Unanswered {

@@ -43,6 +43,12 @@ pub(crate) enum Failure {
     WrongBytes(&'static str),
     #[error("not a well-formed reply: {0}")]
     Malformed(&'static str),
+    #[cfg_attr(not(feature = "http2"), expect(dead_code, reason = "only HTTP/2 has streams"))]
+    #[error("the server reset the stream (HTTP/2 error {0})")]
+    StreamReset(u32),
+    #[cfg_attr(not(feature = "http2"), expect(dead_code, reason = "only HTTP/2 has GOAWAY"))]
+    #[error("the server ended the connection by GOAWAY (HTTP/2 error {0})")]
+    GoneAway(u32),
     /// The server answered correctly that its store is unavailable.
     #[error("the server's store is unavailable")]
     StoreUnavailable,
@@ -96,6 +102,8 @@ impl Failure {
             Failure::WrongStatus(_) => "wrong-status",
             Failure::WrongBytes(_) => "wrong-bytes",
             Failure::Malformed(_) => "malformed",
+            Failure::StreamReset(_) => "stream-reset",
+            Failure::GoneAway(_) => "gone-away",
             Failure::StoreUnavailable => "store-unavailable",
             Failure::OtherLeft => "other-left",
             Failure::TooSlow => "too-slow",

@@ -15,7 +15,7 @@ use crate::client::chat::Chat;
 use crate::client::echo::{self, Echo};
 use crate::client::exchange::FixedBytes;
 use crate::client::guestbook::Visits;
-use crate::client::http::{self, Page, Script};
+use crate::client::http::{self, Page, Script, Version};
 use crate::client::{ALL, Entry, Protocol};
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
@@ -25,6 +25,12 @@ use crate::tls::{Handshakes, Trust};
 /// The beginning of an http target at a Unix socket, and the `Host` of its requests.
 const UNIX: &str = "http+unix://";
 const LOCAL_HOST: &str = "localhost";
+
+/// The schemes of http by TLS, of HTTP/2 by TLS, and of HTTP/2 without TLS. HTTP itself has the
+/// last two names for HTTP/2 (RFC 7540, section 3.1).
+const HTTPS: &str = "https";
+const HTTP2: &str = "h2";
+const CLEAR_HTTP2: &str = "h2c";
 
 /// The most addresses of one host name that a load uses.
 const MOST_ADDRESSES: usize = 64;
@@ -86,7 +92,8 @@ impl Target {
                 target: self.to_string(),
             });
         };
-        Ok(Self { protocol: http::asking(page, script), ..self })
+        let version = self.protocol.version();
+        Ok(Self { protocol: http::asking(page, script, version), ..self })
     }
 
     /// The http server of a target at a Unix socket. The text is read as usual, but its host only
@@ -116,6 +123,11 @@ impl Target {
         self.secure
     }
 
+    /// Whether its connections speak HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.protocol.version() == Version::Two
+    }
+
     /// The handshakes of its connections. `None` if the server does not speak TLS.
     ///
     /// # Errors
@@ -127,7 +139,7 @@ impl Target {
             true => page.host.rsplit_once(':').map_or(&*page.host, |(host, _)| host),
             false => &page.host,
         };
-        let made = Handshakes::new(host, trust);
+        let made = Handshakes::new(host, trust, self.is_http2());
         made.map(Some).map_err(|problem| TargetError { target: self.to_string(), problem })
     }
 
@@ -215,8 +227,13 @@ impl fmt::Display for Target {
                 write!(formatter, "{UNIX}{}:{path}", socket.display())
             }
             (Some(Page { host, path }), place) => {
-                let secure = if self.secure { "s" } else { "" };
-                write!(formatter, "{}{secure}://{host}{path}", self.service())?;
+                let scheme = match (self.is_http2(), self.secure) {
+                    (true, true) => HTTP2,
+                    (true, false) => CLEAR_HTTP2,
+                    (false, true) => HTTPS,
+                    (false, false) => self.service(),
+                };
+                write!(formatter, "{scheme}://{host}{path}")?;
                 match place {
                     Place::Internet(_) => Ok(()),
                     Place::Unix(socket) => write!(formatter, " at {}", socket.display()),
@@ -242,8 +259,8 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`. `HOST:PORT[/PATH]` means http, and a port alone also
-    /// means 127.0.0.1. `https` is http by TLS, on port 443 if none is given. Servers of one chat
-    /// or game are `chat://HOST:PORT,HOST:PORT`. An http server at a Unix socket is
+    /// means 127.0.0.1. `https` is http by TLS, on port 443 if none is given. `h2` is HTTP/2 by TLS,
+    /// and `h2c` is HTTP/2 without TLS. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. An http server at a Unix socket is
     /// `http+unix:///PATH/TO.SOCK:/URL`.
     ///
     /// Host names are looked up here. A load of http goes to all of its addresses. Other loads go
@@ -272,8 +289,9 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
         Some(parts) => parts,
         None => ("http", without_scheme(text)?),
     };
-    let secure = scheme == "https";
-    let scheme = if secure { http::ENTRY.name } else { scheme };
+    let secure = matches!(scheme, HTTPS | HTTP2);
+    let is_http2 = matches!(scheme, HTTP2 | CLEAR_HTTP2);
+    let scheme = if secure || is_http2 { http::ENTRY.name } else { scheme };
     let (authority, path) = http::authority_and_path(rest);
     let authorities: Vec<String> = authority.split(',').map(complete).collect();
     let authority = &*authorities[0];
@@ -294,7 +312,8 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
     let places = found.collect::<Result<Vec<_>, _>>()?.concat();
     let page = Page { host: authority.to_owned(), path: http_path(path)? };
     let alternatives = entry.uses_all_addresses;
-    Ok(Target { places, alternatives, secure, protocol: (entry.read)(page) })
+    let protocol = if is_http2 { http::by_http2(page) } else { (entry.read)(page) };
+    Ok(Target { places, alternatives, secure, protocol })
 }
 
 /// The target of `/PATH/TO.SOCK:/URL`.
@@ -446,6 +465,8 @@ mod tests {
             "echo://[::1]:7",
             "http://127.0.0.1:80/x",
             "https://127.0.0.1:8443/x",
+            "h2://127.0.0.1:8443/x",
+            "h2c://127.0.0.1:8080/x?y",
             "http+unix:///run/app/server.sock:/x?y",
             "quote://127.0.0.1:8080",
             "game://127.0.0.1:8080",
@@ -459,7 +480,7 @@ mod tests {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), text);
             let service = target.service();
-            assert!(text.starts_with(service), "{service}");
+            assert!(text.starts_with(service) || target.is_http2(), "{service}");
         }
     }
 

@@ -24,16 +24,20 @@ pub enum Trust {
 pub(crate) struct Handshakes {
     #[cfg(feature = "rustls")]
     connector: duality_runtime::net::tls::Connector,
+    /// The server must agree on HTTP/2.
+    #[cfg(feature = "rustls")]
+    http2: bool,
 }
 
 #[cfg(feature = "rustls")]
 impl Handshakes {
-    /// Handshakes with the server of this name, a host name or an address without a port.
+    /// Handshakes with the server of this name, a host name or an address without a port. With
+    /// `http2`, the server must agree on HTTP/2.
     ///
     /// # Errors
     ///
     /// The authorities that cannot be read, or the name, and the remedy.
-    pub(crate) fn new(server: &str, trust: &Trust) -> Result<Self, String> {
+    pub(crate) fn new(server: &str, trust: &Trust, http2: bool) -> Result<Self, String> {
         use duality_runtime::net::tls;
 
         let trust = match trust {
@@ -41,19 +45,27 @@ impl Handshakes {
             Trust::Authority(file) => tls::Trust::Authority(file),
             Trust::Anything => tls::Trust::Anything,
         };
-        Ok(Self { connector: tls::Connector::new(server, trust)? })
+        let connector = tls::Connector::new(server, trust)?;
+        let connector = if http2 { connector.offering(&[tls::HTTP_2]) } else { connector };
+        Ok(Self { connector, http2 })
     }
 
     /// Makes the handshake of a connection within `limit`.
     pub(crate) async fn make(&self, stream: TcpStream, limit: Duration) -> io::Result<TcpStream> {
-        stream.connect_tls(&self.connector, limit).await
+        use duality_runtime::net::tls::HTTP_2;
+
+        let stream = stream.connect_tls(&self.connector, limit).await?;
+        if self.http2 && stream.agreed_protocol().as_deref() != Some(HTTP_2) {
+            return Err(io::Error::other("the server does not agree on h2"));
+        }
+        Ok(stream)
     }
 }
 
 #[cfg(not(feature = "rustls"))]
 impl Handshakes {
     /// Refuses `https://`: this build has no TLS.
-    pub(crate) fn new(_: &str, _: &Trust) -> Result<Self, String> {
+    pub(crate) fn new(_: &str, _: &Trust, _: bool) -> Result<Self, String> {
         Err("this program was built without TLS: build it with `--features rustls`".to_owned())
     }
 

@@ -126,11 +126,15 @@ impl App {
     /// services.
     pub fn into_service(self) -> Service {
         let Self { name, form, needs, page } = self;
-        let served = Served::new(&name, needs, ours::handler(form.clone())).with_foreign(form);
-        Service::of(served)
+        let served =
+            Served::new(&name, needs, ours::handler(form.clone())).with_foreign(form.clone());
+        let service = Service::of(served)
             .with_architectures(layouts::ALL)
             .beside(layouts::RUNTIME)
-            .page(page.as_deref().unwrap_or("/"))
+            .page(page.as_deref().unwrap_or("/"));
+        #[cfg(feature = "rustls")]
+        let service = secure::by_tls(service, form);
+        service
     }
 
     /// Runs the command line of this application (`serve`, `compare`, `load` …), and returns the
@@ -140,6 +144,32 @@ impl App {
     /// threads.
     pub fn main(self) -> ExitCode {
         self.into_service().main()
+    }
+}
+
+/// TLS before an application, which agrees on HTTP/2 or HTTP/1.1.
+#[cfg(feature = "rustls")]
+mod secure {
+    use std::sync::Arc;
+
+    use duality::Service;
+    use duality_runtime::net::tls::{HANDSHAKE_TIME, HTTP_1, HTTP_2};
+
+    use crate::form::Form;
+    use crate::socket::Security;
+
+    /// Has the service served by TLS: a handshake comes first on our streams, and tokio's layouts
+    /// make their own.
+    pub(super) fn by_tls(service: Service, form: Form) -> Service {
+        service.secured_by(move |served, acceptor| {
+            let acceptor = Arc::new(acceptor.offering(&[HTTP_2, HTTP_1]));
+            let form = form.clone().secured(Security::by(acceptor.clone()));
+            let first = move |stream: duality_runtime::net::TcpStream| {
+                let acceptor = acceptor.clone();
+                async move { stream.accept_tls(&acceptor, HANDSHAKE_TIME).await }
+            };
+            served.after(first).with_foreign(form)
+        })
     }
 }
 

@@ -16,6 +16,9 @@ pub(crate) fn of_connection(ended: Result<(), Box<dyn Error + Send + Sync>>) -> 
         if hyper.is_incomplete_message() || hyper.is_canceled() || hyper.is_closed() {
             return Err(io::Error::new(ErrorKind::ConnectionReset, error));
         }
+        if is_of_the_clients_http2(hyper) {
+            return Err(io::Error::new(ErrorKind::ConnectionAborted, in_full(&*error)));
+        }
         if hyper.is_timeout() {
             return Err(io::Error::new(ErrorKind::TimedOut, error));
         }
@@ -23,6 +26,13 @@ pub(crate) fn of_connection(ended: Result<(), Box<dyn Error + Send + Sync>>) -> 
     let kind = cause(&*error).map_or(ErrorKind::Other, io::Error::kind);
     let kind = if kind == ErrorKind::UnexpectedEof { ErrorKind::ConnectionReset } else { kind };
     Err(io::Error::new(kind, in_full(&*error)))
+}
+
+/// Whether a client has left the protocol of HTTP/2, or has ended the connection by its rules.
+fn is_of_the_clients_http2(error: &hyper::Error) -> bool {
+    let http2 = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    let reason = http2.and_then(h2::Error::reason);
+    reason.is_some_and(|reason| reason != h2::Reason::INTERNAL_ERROR)
 }
 
 /// The first error of the system among an error and its causes.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::failure::in_full;
 use crate::instance::Instance;
+use crate::socket::Security;
 
 type Making = Pin<Box<dyn Future<Output = io::Result<Instance>> + Send>>;
 
@@ -16,6 +17,7 @@ type Making = Pin<Box<dyn Future<Output = io::Result<Instance>> + Send>>;
 #[derive(Clone)]
 pub(crate) struct Form {
     make: Arc<dyn Fn() -> Making + Send + Sync>,
+    security: Security,
 }
 
 impl Form {
@@ -32,7 +34,13 @@ impl Form {
             let made = factory();
             Box::pin(async move { made.await.map(instance).map_err(cannot_be_made) })
         });
-        Self { make }
+        Self { make, security: Security::default() }
+    }
+
+    /// The same application, served by TLS on tokio's layouts.
+    #[cfg(feature = "rustls")]
+    pub(crate) fn secured(self, security: Security) -> Self {
+        Self { security, ..self }
     }
 
     /// Makes an instance for the runtime that this function is called on.
@@ -41,7 +49,8 @@ impl Form {
     ///
     /// Returns the application's own errors.
     pub(crate) fn instance(&self) -> impl Future<Output = io::Result<Instance>> + Send + use<> {
-        (self.make)()
+        let (making, security) = ((self.make)(), self.security.clone());
+        async move { Ok(making.await?.secured(security)) }
     }
 }
 

@@ -20,6 +20,7 @@ use std::task::Poll;
 use duality_runtime::drain::FIRST_BYTES;
 use duality_runtime::drained;
 use duality_runtime::hyper::Timer;
+use duality_runtime::net::TcpStream as OurStream;
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
@@ -34,6 +35,7 @@ use crate::beside::Tasks;
 use crate::drain::Closing;
 use crate::failure::of_connection;
 use crate::requests::{Answer, Begun, Requests};
+use crate::socket::{Security, Socket};
 
 /// The time in which a client must send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
@@ -41,14 +43,15 @@ const HEAD: Duration = Duration::from_secs(30);
 /// A connection that is being served, until it ends.
 pub(crate) type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-type OnOurs = dyn Fn(duality_runtime::net::TcpStream) -> Serving + Send + Sync;
-type OnTokio = dyn Fn(TcpStream, Closing) -> Serving + Send + Sync;
+type OnOurs = dyn Fn(OurStream) -> Serving + Send + Sync;
+type OnTokio = dyn Fn(TcpStream, Security, Closing) -> Serving + Send + Sync;
 
 /// See the [module](self). A clone stands for the same instance.
 #[derive(Clone)]
 pub(crate) struct Instance {
     on_tokio: Arc<OnTokio>,
     on_ours: Arc<OnOurs>,
+    security: Security,
 }
 
 impl Instance {
@@ -63,27 +66,41 @@ impl Instance {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let of_ours = service.clone();
-        let on_tokio = Arc::new(move |stream, closing: Closing| -> Serving {
+        let on_tokio = Arc::new(move |stream, security: Security, closing: Closing| -> Serving {
             let service = service.clone();
             Box::pin(async move {
+                let mut closing = pin!(closing.requested());
+                let Some(socket) = begin(security.begin(stream), closing.as_mut()).await? else {
+                    return Ok(());
+                };
                 let builder = builder(TokioExecutor::new(), TokioTimer::new());
-                serve(&builder, TokioIo::new(stream), service, closing.requested()).await
+                let builder = speaking(builder, socket.agreed_protocol());
+                serve(&builder, TokioIo::new(socket), service, closing).await
             })
         });
-        let on_ours = Arc::new(move |stream| -> Serving {
+        let on_ours = Arc::new(move |stream: OurStream| -> Serving {
             let service = of_ours.clone();
-            Box::pin(async move { serve(&builder(Tasks, Timer), stream, service, drained()).await })
+            Box::pin(async move {
+                let builder = speaking(builder(Tasks, Timer), agreed_protocol(&stream));
+                serve(&builder, stream, service, drained()).await
+            })
         });
-        Self { on_tokio, on_ours }
+        Self { on_tokio, on_ours, security: Security::default() }
+    }
+
+    /// The same instance, with a handshake of TLS before each connection on tokio, if `security`
+    /// says so.
+    pub(crate) fn secured(self, security: Security) -> Self {
+        Self { security, ..self }
     }
 
     /// Serves a connection on the runtime of tokio that this function is called on.
     pub(crate) fn serve_on_tokio(&self, stream: TcpStream, closing: Closing) -> Serving {
-        (self.on_tokio)(stream, closing)
+        (self.on_tokio)(stream, self.security.clone(), closing)
     }
 
     /// Serves a connection in a world of our runtime, on a kernel thread that has entered tokio.
-    pub(crate) fn serve_on_ours(&self, stream: duality_runtime::net::TcpStream) -> Serving {
+    pub(crate) fn serve_on_ours(&self, stream: OurStream) -> Serving {
         (self.on_ours)(stream)
     }
 }
@@ -105,6 +122,39 @@ fn builder<E>(
     // WebSockets over HTTP/2 need the last setting.
     builder.http2().timer(timer).enable_connect_protocol();
     builder
+}
+
+/// The reader of requests in the protocol that a handshake has agreed on. Without an agreement, the
+/// first bytes of the client decide.
+fn speaking<E>(builder: Builder<E>, agreed: Option<Vec<u8>>) -> Builder<E> {
+    match agreed.as_deref() {
+        Some(b"h2") => builder.http2_only(),
+        Some(_) => builder.http1_only(),
+        None => builder,
+    }
+}
+
+#[cfg(feature = "rustls")]
+fn agreed_protocol(stream: &OurStream) -> Option<Vec<u8>> {
+    stream.agreed_protocol()
+}
+
+#[cfg(not(feature = "rustls"))]
+fn agreed_protocol(_: &OurStream) -> Option<Vec<u8>> {
+    None
+}
+
+/// Waits for the handshake of a connection. `None` if `close` cuts the handshake off.
+async fn begin(
+    handshake: impl Future<Output = io::Result<Socket>>,
+    mut close: Pin<&mut impl Future<Output = ()>>,
+) -> io::Result<Option<Socket>> {
+    let mut handshake = pin!(handshake);
+    poll_fn(|context| match handshake.as_mut().poll(context) {
+        Poll::Ready(made) => Poll::Ready(made.map(Some)),
+        Poll::Pending => close.as_mut().poll(context).map(|()| Ok(None)),
+    })
+    .await
 }
 
 /// Serves a connection until its client closes it, or until `closing` tells it to close. In the

@@ -28,5 +28,6 @@ mod readable;
 mod refusal;
 mod requests;
 mod runtimes;
+mod socket;
 
 pub use app::App;

@@ -166,6 +166,9 @@ pub(super) struct Arguments {
     /// (docs/tls.md)
     #[arg(long, conflicts_with_all = ["binary", "load_command", "host"], help_heading = heading::SERVICE)]
     tls: bool,
+    /// Clients speak HTTP/2 to an application of axum, hyper or tonic (docs/axum.md)
+    #[arg(long, conflicts_with_all = ["binary", "load_command"], help_heading = heading::CLIENTS)]
+    http2: bool,
     #[command(flatten)]
     setup: SetupFlags,
     /// Where `guestbook` and `phone` keep their data [default: sqlite]
@@ -217,6 +220,7 @@ impl Arguments {
             seed: self.seed,
             path: self.path.clone(),
             tls: self.tls.then_some(true),
+            http2: self.http2.then_some(true),
             store: self.store.clone(),
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),

@@ -58,7 +58,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
         let variables: String = variables.collect();
         line("peer", format!("{} is {variables}{}", peer.name, peer.command.join(" ")));
     }
-    line("clients", place(&design.client_cpus, &[]) + if design.tls { ", by TLS" } else { "" });
+    line("clients", place(&design.client_cpus, &[]) + design.protocols());
     for variant in &design.variants {
         let options = variant.options.join(" ");
         line("variant", format!("{} is {} with {options}", variant.name, variant.architecture));

@@ -106,7 +106,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let service = catalogue.open(name, &setup)?;
     let access_log = arguments.visibility.open_access_log()?;
     privileges.raise()?;
-    let service = arguments.tls.put_before(service)?;
+    let service = arguments.tls.put_before(catalogue, service)?;
     let control = take_control(arguments)?;
     let options = arguments.tuning.options();
     let injected = arguments.injection.load(name, architecture, &options)?;

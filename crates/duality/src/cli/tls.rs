@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use duality_architectures::Served;
 
 use super::{Failure, heading};
-use crate::catalogue::Listed;
+use crate::catalogue::{Catalogue, Listed};
 
 /// The least stack of a connection with TLS: a handshake computes on it under threads and pools.
 const STACK: usize = 64 << 10;
@@ -52,7 +52,11 @@ impl TlsFlags {
 
     /// The service, with a handshake before each connection where the flags ask for it.
     #[cfg(feature = "rustls")]
-    pub(super) fn put_before(&self, service: Served) -> Result<Served, Failure> {
+    pub(super) fn put_before(
+        &self,
+        catalogue: &Catalogue,
+        service: Served,
+    ) -> Result<Served, Failure> {
         use std::sync::Arc;
 
         use duality_runtime::net::tls::{Acceptor, HANDSHAKE_TIME};
@@ -62,6 +66,9 @@ impl TlsFlags {
         };
         let acceptor = Acceptor::new(certificate, key)
             .map_err(|problem| Failure::misuse(format!("--tls-cert, --tls-key: {problem}")))?;
+        if let Some(secure) = catalogue.secure() {
+            return Ok(secure(service, acceptor));
+        }
         let acceptor = Arc::new(acceptor);
         Ok(service.after(move |stream| {
             let acceptor = acceptor.clone();
@@ -70,7 +77,7 @@ impl TlsFlags {
     }
 
     #[cfg(not(feature = "rustls"))]
-    pub(super) fn put_before(&self, service: Served) -> Result<Served, Failure> {
+    pub(super) fn put_before(&self, _: &Catalogue, service: Served) -> Result<Served, Failure> {
         match self.tls_cert.is_some() && self.tls_key.is_some() {
             true => Err(Failure::misuse(
                 "--tls-cert: built without TLS: build with `--features rustls`".to_owned(),

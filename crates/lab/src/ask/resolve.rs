@@ -120,6 +120,7 @@ pub fn experiment(
     let peers = peers(settings, defined, &chosen, program)?;
     let speaks_http = service.page.is_some() || service.name == "http";
     let certificate = secure::certificate(settings, &service.name, speaks_http)?;
+    secure::check_http2(settings, &service.name, service.page.is_some())?;
     let behaviour = clients::behaviour(settings)?;
     let replay = replay::of(settings, &behaviour)?;
     let topology = hosts::topology(settings, &service.name)?;
@@ -201,6 +202,7 @@ fn design(
         clients: behaviour.record(),
         keep_alive: behaviour.keep_alive && service.persistent,
         tls: false,
+        http2: false,
         repeats: REPEATS,
         // The timing depends on the number of cells, see below.
         blocks: 0,

@@ -1,4 +1,5 @@
-//! TLS of an experiment: what can be measured with it, and the certificate of the servers.
+//! TLS and HTTP/2 of an experiment: what can be measured with them, and the certificate of the
+//! servers.
 
 use super::settings::{Misfit, Settings};
 use crate::measure::certificate::Certificate;
@@ -29,6 +30,27 @@ pub(super) fn certificate(
         return misfit(format!("the clients of `{service}` speak no TLS: measure http"));
     }
     Certificate::new().map(Some).map_err(|problem| Misfit::new("tls", problem))
+}
+
+/// Refuses HTTP/2 for a `service` that does not speak it. `is_application` tells whether the service
+/// is a program's own, with a page.
+///
+/// # Errors
+///
+/// A [`Misfit`] names what does not speak HTTP/2, and the remedy.
+pub(super) fn check_http2(
+    settings: &Settings,
+    service: &str,
+    is_application: bool,
+) -> Result<(), Misfit> {
+    if settings.http2 != Some(true) || is_application {
+        return Ok(());
+    }
+    let problem = format!(
+        "`{service}` does not speak HTTP/2: compare an application of axum, hyper or tonic \
+         (docs/axum.md)"
+    );
+    Err(Misfit::new("http2", problem))
 }
 
 /// The reason why `peer` does not fit an experiment with TLS, or one without, if there is one.

@@ -314,6 +314,9 @@ settings! {
         "whole number", "as many as needed", "Addresses (127.0.0.1 and up) that all connections come from";
     "close" close: bool, Load, values::any,
         "true or false", "false", "Whether each request has a connection of its own";
+    "http2" http2: bool, Load, values::any,
+        "true or false", "false", "Whether clients speak HTTP/2 to an application that does (docs/axum.md)"
+        => |http2, experiment| experiment.design.http2 = *http2;
     "warm-up" warm_up via "duration": Duration, Load, values::warm_up,
         "time", "80ms, longer without blocks", "What is dropped before each window";
     "window" window via "duration": Duration, Load, values::window,

@@ -278,14 +278,12 @@ fn assert_pair(measured: &[Measurements], too_few: impl Fn(String) -> Error) -> 
 
 /// The heading of an experiment on every page and table: the service, and the behaviour of clients.
 fn title(heading: &Heading) -> String {
-    let Design { service, keep_alive, tls, clients, .. } = &heading.design;
+    let Design { service, keep_alive, clients, .. } = &heading.design;
     let mut title = service.clone();
     if !keep_alive {
         title += ", a connection for each request";
     }
-    if *tls {
-        title += ", TLS";
-    }
+    title += heading.design.protocols();
     if clients.pattern != "closed" {
         title += &format!(", pattern {}", clients.pattern);
     }

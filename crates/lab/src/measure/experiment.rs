@@ -239,8 +239,13 @@ impl Experiment {
         }
         let service = if self.speaks_http { "http" } else { self.design.service.as_str() };
         let path = Target::default_page(service).map_or("", |_| &self.design.path);
-        let secure = if self.design.tls { "s" } else { "" };
-        let target = format!("{service}{secure}://{address}{path}");
+        let scheme = match (self.design.http2, self.design.tls) {
+            (true, true) => "h2".to_owned(),
+            (true, false) => "h2c".to_owned(),
+            (false, true) => format!("{service}s"),
+            (false, false) => service.to_owned(),
+        };
+        let target = format!("{scheme}://{address}{path}");
         target.parse().map_err(|error: TargetError| error.to_string())
     }
 

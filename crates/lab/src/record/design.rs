@@ -46,6 +46,9 @@ pub struct Design {
     /// Whether servers and clients speak TLS.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tls: bool,
+    /// Whether clients speak HTTP/2.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub http2: bool,
     /// The number of repeats of each cell: the number of sessions, each with fresh servers.
     pub repeats: usize,
     /// The number of blocks after the cells in each session. 0 if servers are only measured in
@@ -95,6 +98,16 @@ pub struct Variant {
 }
 
 impl Design {
+    /// What clients speak in addition to HTTP/1.1 without TLS, each after a comma.
+    pub fn protocols(&self) -> &'static str {
+        match (self.tls, self.http2) {
+            (true, true) => ", TLS, HTTP/2",
+            (true, false) => ", TLS",
+            (false, true) => ", HTTP/2",
+            (false, false) => "",
+        }
+    }
+
     /// Whether a subject can be chosen: an architecture, or a peer where peers alone are compared
     /// with each other.
     pub fn can_be_chosen(&self, name: &str) -> bool {
@@ -319,6 +332,7 @@ pub(crate) mod tests {
             clients: Clients::default(),
             keep_alive: true,
             tls: false,
+            http2: false,
             repeats: 3,
             blocks: 0,
             warm_up_seconds: 0.2,

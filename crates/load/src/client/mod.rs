@@ -22,7 +22,7 @@ pub(crate) mod time;
 use std::fmt;
 use std::sync::Arc;
 
-use self::http::Page;
+use self::http::{Page, Version};
 use crate::Options;
 use crate::announce::EdgeAnnouncer;
 use crate::crowd::Question;
@@ -75,6 +75,11 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// The page that is asked for, if the service has pages.
     fn page(&self) -> Option<&Page> {
         None
+    }
+
+    /// The version of HTTP, which only http chooses.
+    fn version(&self) -> Version {
+        Version::One
     }
 
     /// The reason why the load cannot use this target, if there is one.

@@ -83,8 +83,8 @@ impl Crowd {
         } else if target.question().is_none() {
             Some(
                 "chat and game have no crowd, because each member needs others, and time has \
-                 none, because it ends each connection itself: leave out --idle, --slow-readers \
-                 and --slow-senders",
+                 none, because it ends each connection itself. HTTP/2 has none either: leave out \
+                 --idle, --slow-readers and --slow-senders",
             )
         } else {
             None

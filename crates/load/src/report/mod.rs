@@ -79,7 +79,7 @@ pub struct Report {
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`,
     /// `handshake-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
-    /// `malformed`, `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. All wrong
+    /// `malformed`, `stream-reset`, `gone-away`, `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. All wrong
     /// replies before the window opened or after it closed are `wrong-outside`. Kinds that did not
     /// occur are left out.
     pub errors: BTreeMap<String, u64>,

@@ -95,7 +95,7 @@ impl RequestFlags {
     /// The flag to give if replies were wrong only because other replies were expected.
     pub(super) fn hint(&self, report: &Report) -> &'static str {
         let has = |kind: &str| report.errors.contains_key(kind);
-        if !report.target.starts_with("http") {
+        if !["http", "h2"].iter().any(|scheme| report.target.starts_with(scheme)) {
             ""
         } else if has("wrong-bytes") && self.expect_body.is_none() {
             "; where bodies may differ, give --expect-body any"

@@ -62,6 +62,7 @@ pub(super) fn find(before: &Heading, after: &Heading) -> Vec<Difference> {
     compare("clients' processors", list(&one.client_cpus), list(&other.client_cpus));
     compare("keep-alive", yes(one.keep_alive), yes(other.keep_alive));
     compare("TLS", yes(one.tls), yes(other.tls));
+    compare("HTTP/2", yes(one.http2), yes(other.http2));
     let clients = (&one.clients, &other.clients);
     let command =
         |words: &Option<Vec<String>>| or_none(words.as_ref().map(|words| words.join(" ")));

@@ -159,7 +159,7 @@ fn describe(design: &Design) -> String {
         true => "connections that stay",
         false => "a connection for each request",
     };
-    let connections = format!("{connections}{}", if design.tls { ", TLS" } else { "" });
+    let connections = format!("{connections}{}", design.protocols());
     if let Some(recording) = &design.recording {
         let bunch = recording.bunch.map(|bunch| format!(", {bunch} users at the same time"));
         let rate =

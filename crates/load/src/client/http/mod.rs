@@ -13,13 +13,15 @@
 //! head is parsed once again.
 //!
 //! By default, the request is a GET of one page. Each reply must have the status 200 and the same
-//! body.
+//! body. The folder `http2` carries the same requests by HTTP/2 (feature `http2`).
 
 mod body;
 mod expectation;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod head;
+#[cfg(feature = "http2")]
+mod http2;
 pub(crate) mod paced;
 mod reference;
 mod reply;
@@ -65,9 +67,18 @@ pub(crate) static ENTRY: Entry = Entry {
     uses_all_addresses: true,
     ..Entry::plain("http", |page| {
         let script = Script::of_page(&page);
-        asking(page, script)
+        asking(page, script, Version::One)
     })
 };
+
+/// The version of HTTP on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2.
+    Two,
+}
 
 /// A resource of an HTTP/1.1 server. A load of `http` GETs the page again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,8 +90,14 @@ pub struct Page {
 }
 
 /// A load of the requests of `script`, to the server of `page`.
-pub(crate) fn asking(page: Page, script: Script) -> Arc<dyn Protocol> {
-    Arc::new(Asking { page, script })
+pub(crate) fn asking(page: Page, script: Script, version: Version) -> Arc<dyn Protocol> {
+    Arc::new(Asking { page, script, version })
+}
+
+/// A load of GETs of `page` by HTTP/2.
+pub(crate) fn by_http2(page: Page) -> Arc<dyn Protocol> {
+    let script = Script::of_page(&page);
+    asking(page, script, Version::Two)
 }
 
 /// The requests of a load of http.
@@ -88,6 +105,7 @@ pub(crate) fn asking(page: Page, script: Script) -> Arc<dyn Protocol> {
 struct Asking {
     page: Page,
     script: Script,
+    version: Version,
 }
 
 impl Protocol for Asking {
@@ -99,17 +117,38 @@ impl Protocol for Asking {
         Some(&self.page)
     }
 
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn problem(&self) -> Option<String> {
+        let lacks = self.version == Version::Two && !cfg!(feature = "http2");
+        lacks.then(|| {
+            "this program was built without HTTP/2: build it with `--features http2`".to_owned()
+        })
+    }
+
     fn misfit(&self, options: &Options) -> Option<&'static str> {
+        if self.version == Version::Two && options.pattern == Pattern::Trace {
+            return Some("a recording is replayed by HTTP/1.1: write http:// or https://");
+        }
         self.script.problem(options.connections)
     }
 
     fn question(&self) -> Option<Question> {
+        if self.version == Version::Two {
+            return None;
+        }
         Some(question_of(self.script.first(&self.page), self.script.expectation().statuses))
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
         if engine.options.pattern == Pattern::Trace {
             return Box::pin(pattern::trace::load::<paced::Asked>(engine, edges));
+        }
+        #[cfg(feature = "http2")]
+        if self.version == Version::Two {
+            return http2::load(self, engine, edges);
         }
         let common = Arc::new(Common::new(self, &engine.options));
         Box::pin(async move {
@@ -135,7 +174,7 @@ struct Common {
 }
 
 impl Common {
-    fn new(Asking { page, script }: &Asking, options: &Options) -> Self {
+    fn new(Asking { page, script, .. }: &Asking, options: &Options) -> Self {
         let limit = options.requests_per_connection;
         let closing = match (options.keep_alive, limit) {
             (false, _) => Closing::Always,

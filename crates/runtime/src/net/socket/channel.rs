@@ -28,6 +28,12 @@ pub(in crate::net) trait Channel: Send + Sync {
         false
     }
 
+    /// The protocol that both sides have agreed on, if the channel is TLS.
+    #[cfg(feature = "rustls")]
+    fn agreed_protocol(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Whether the next [`receive`](Channel::receive) has its result without the network.
     fn has_input(&self) -> bool {
         false

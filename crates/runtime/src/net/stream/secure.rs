@@ -37,6 +37,13 @@ impl TcpStream {
         self.shake_hands(session, limit).await
     }
 
+    /// The protocol that the handshake has agreed on (ALPN, RFC 7301), such as
+    /// [`HTTP_2`](crate::net::tls::HTTP_2). `None` without TLS, and if a side offered none.
+    #[must_use]
+    pub fn agreed_protocol(&self) -> Option<Vec<u8>> {
+        self.socket.channel.as_ref()?.agreed_protocol()
+    }
+
     async fn shake_hands(mut self, session: Session, limit: Duration) -> io::Result<Self> {
         let before = (self.read_timeout, self.write_timeout);
         let deadline = Instant::now() + limit;

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{Connection, ServerConfig, ServerConnection};
 
-use super::{HTTP, Session};
+use super::{HTTP_1, Session};
 use crate::{log, reload};
 
 /// The time that a client has for its handshake.
@@ -51,13 +51,29 @@ impl Acceptor {
         Ok(Self { certificate, key, config, reloads: AtomicU64::new(reload::requests()) })
     }
 
-    pub(in crate::net) fn session(&self) -> io::Result<Session> {
+    /// Offers these protocols (ALPN, RFC 7301) instead of HTTP/1.1, the preferred one first.
+    /// [`TcpStream::agreed_protocol`](crate::net::TcpStream::agreed_protocol) returns the choice.
+    #[must_use]
+    pub fn offering(mut self, protocols: &[&[u8]]) -> Self {
+        let config = self.config.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let offered = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Arc::make_mut(config).alpn_protocols = offered;
+        self
+    }
+
+    /// The settings of a new connection, for a library that makes handshakes of rustls itself, such
+    /// as tokio-rustls. Reads the files again after a reload.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
         let requests = reload::requests();
         if self.reloads.swap(requests, Ordering::Relaxed) != requests {
             self.read_again();
         }
-        let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let connection = ServerConnection::new(config).map_err(io::Error::other)?;
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(in crate::net) fn session(&self) -> io::Result<Session> {
+        let connection = ServerConnection::new(self.config()).map_err(io::Error::other)?;
         Ok(Session::new(Connection::Server(connection)))
     }
 
@@ -69,6 +85,7 @@ impl Acceptor {
                 let mut current = self.config.write().unwrap_or_else(PoisonError::into_inner);
                 // Tickets of before stay good.
                 config.ticketer = current.ticketer.clone();
+                config.alpn_protocols.clone_from(&current.alpn_protocols);
                 *current = Arc::new(config);
             }
             Err(problem) => log::warn(format_args!("{problem}; the old certificate stays")),
@@ -96,7 +113,7 @@ fn read(certificate: &Path, key: &Path) -> Result<ServerConfig, String> {
         }
         error => at(certificate, &format!("{error}: give a certificate (PEM) and its key")),
     })?;
-    config.alpn_protocols = vec![HTTP.to_vec()];
+    config.alpn_protocols = vec![HTTP_1.to_vec()];
     config.ticketer = ring::Ticketer::new().map_err(|error| error.to_string())?;
     Ok(config)
 }

@@ -15,7 +15,7 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::{HTTP, Session};
+use super::{HTTP_1, Session};
 
 /// Which certificates of servers are accepted.
 #[derive(Clone, Copy, Debug)]
@@ -63,9 +63,18 @@ impl Connector {
                 .with_no_client_auth(),
             trust => builder.with_root_certificates(roots(trust)?).with_no_client_auth(),
         };
-        config.alpn_protocols = vec![HTTP.to_vec()];
+        config.alpn_protocols = vec![HTTP_1.to_vec()];
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config), server })
+    }
+
+    /// Offers these protocols (ALPN, RFC 7301) instead of HTTP/1.1, the preferred one first. If a
+    /// server has none of them, the handshake fails, or the server ignores the offer.
+    #[must_use]
+    pub fn offering(mut self, protocols: &[&[u8]]) -> Self {
+        let offered = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Arc::make_mut(&mut self.config).alpn_protocols = offered;
+        self
     }
 
     pub(in crate::net) fn session(&self) -> io::Result<Session> {

@@ -21,5 +21,8 @@ pub use acceptor::{Acceptor, HANDSHAKE_TIME};
 pub use connector::{Connector, Trust};
 pub(super) use session::Session;
 
-/// The protocol that both sides offer (RFC 7301).
-const HTTP: &[u8] = b"http/1.1";
+/// The name of HTTP/1.1 in a handshake (ALPN, RFC 7301), which both sides offer by default.
+pub const HTTP_1: &[u8] = b"http/1.1";
+
+/// The name of HTTP/2 in a handshake (RFC 9113, section 3.1).
+pub const HTTP_2: &[u8] = b"h2";

@@ -133,6 +133,10 @@ fn peer_failed(error: rustls::Error) -> io::Error {
 }
 
 impl Channel for Session {
+    fn agreed_protocol(&self) -> Option<Vec<u8>> {
+        self.state().connection.alpn_protocol().map(<[u8]>::to_vec)
+    }
+
     fn has_input(&self) -> bool {
         let state = self.state();
         state.plaintext > 0 || state.peer_has_ended
