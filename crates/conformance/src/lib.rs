@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod mid_load;
 pub mod programs;
 mod redis;
 pub mod soak;

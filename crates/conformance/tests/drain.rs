@@ -8,18 +8,17 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::sync::Mutex;
-use std::thread;
-use std::time::Instant;
 
 use duality_conformance::{
     ServerProcess, architecture_called, eventually, for_every_architecture,
-    for_every_architecture_of_straight_line_code, runs_here,
+    for_every_architecture_of_straight_line_code, mid_load, runs_here,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+/// The end of the reply.
+const END: &[u8] = b"</p>\n";
 const CLIENTS: usize = 20;
 
 macro_rules! drains {
@@ -92,25 +91,6 @@ impl<'s> Stopped<'s> {
     }
 }
 
-/// Reads a reply. Returns whether the reply announces the end of the connection.
-fn read_page(stream: &mut TcpStream) -> std::io::Result<bool> {
-    let mut reply = Vec::new();
-    let mut buffer = [0; 1024];
-    while !reply.ends_with(b"</p>\n") {
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => reply.extend_from_slice(&buffer[..count]),
-            // The kernel does not restart a read with a time limit. The end of a ring that this
-            // process tried interrupts its threads.
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let reply = String::from_utf8(reply).unwrap();
-    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
-    Ok(reply.contains("\r\nConnection: close\r\n"))
-}
-
 /// Reads the last reply, and expects the end of the connection.
 fn expect_last(stream: &mut TcpStream, status: &[u8]) {
     let mut reply = Vec::new();
@@ -137,7 +117,7 @@ fn requests_that_have_come_are_answered(architecture: &[&str]) {
     let mut clients: Vec<_> = (0..served).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.write_all(GET).unwrap();
-        read_page(client).unwrap();
+        mid_load::announces_the_end(client, END).unwrap();
     }
     let stopped = Stopped::new(&server);
     // These clients connect now: while the server ran, others would give way to them.
@@ -191,45 +171,10 @@ fn forms_that_have_come_are_kept(architecture: &[&str]) {
 }
 
 fn a_signal_in_mid_load_loses_nothing_that_had_come(architecture: &[&str]) {
-    let drains = std::env::var("DUALITY_DRAINS").map_or(2, |count| count.parse().unwrap());
-    for round in 0..drains {
+    for round in 0..mid_load::drains() {
         let server = serve("http", architecture, &[]);
-        let signalled = Mutex::new(None);
-        let lost = thread::scope(|scope| {
-            let clients: Vec<_> = (0..8)
-                .map(|_| {
-                    let mut stream = server.connect();
-                    scope.spawn(move || ask_until_the_end(&mut stream))
-                })
-                .collect();
-            // The signal comes at any moment.
-            for _ in 0..round * 7 % 100 {
-                thread::yield_now();
-            }
-            *signalled.lock().unwrap() = Some(Instant::now());
-            server.signal(Signal::TERM);
-            let ends = clients.into_iter().map(|client| client.join().unwrap());
-            ends.flatten().collect::<Vec<_>>()
-        });
-        let signalled = signalled.into_inner().unwrap().unwrap();
-        let lost: Vec<_> = lost.iter().filter(|(sent, _)| *sent < signalled).collect();
+        let lost = mid_load::drain(&server, round, GET, END);
         assert!(lost.is_empty(), "{architecture:?}, drain {round}: {lost:?}");
         expect_the_end(server);
-    }
-}
-
-/// Asks again and again. Returns the time of the request that got no answer, and the error.
-fn ask_until_the_end(stream: &mut TcpStream) -> Option<(Instant, String)> {
-    loop {
-        if stream.write_all(GET).is_err() {
-            return None;
-        }
-        let sent = Instant::now();
-        match read_page(stream) {
-            Ok(false) => {}
-            // A reply announces the end at a drain, or after 1,000 requests.
-            Ok(true) => return None,
-            Err(error) => return Some((sent, error.to_string())),
-        }
     }
 }

@@ -31,6 +31,7 @@ use hyper_util::server::conn::auto::{Builder, HttpServerConnExec};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, sleep};
 
+use crate::arrived::{Arrived, Found, Quiet};
 use crate::beside::Tasks;
 use crate::drain::Closing;
 use crate::failure::of_connection;
@@ -74,14 +75,14 @@ impl Instance {
                     return Ok(());
                 };
                 let builder = builder(TokioExecutor::new(), TokioTimer::new());
-                let builder = speaking(builder, socket.agreed_protocol());
+                let builder = speaking(builder, socket.agreed_protocol().as_deref());
                 serve(&builder, TokioIo::new(socket), service, closing).await
             })
         });
         let on_ours = Arc::new(move |stream: OurStream| -> Serving {
             let service = of_ours.clone();
             Box::pin(async move {
-                let builder = speaking(builder(Tasks, Timer), agreed_protocol(&stream));
+                let builder = speaking(builder(Tasks, Timer), agreed_protocol(&stream).as_deref());
                 serve(&builder, stream, service, drained()).await
             })
         });
@@ -126,8 +127,8 @@ fn builder<E>(
 
 /// The reader of requests in the protocol that a handshake has agreed on. Without an agreement, the
 /// first bytes of the client decide.
-fn speaking<E>(builder: Builder<E>, agreed: Option<Vec<u8>>) -> Builder<E> {
-    match agreed.as_deref() {
+fn speaking<E>(builder: Builder<E>, agreed: Option<&[u8]>) -> Builder<E> {
+    match agreed {
         Some(b"h2") => builder.http2_only(),
         Some(_) => builder.http1_only(),
         None => builder,
@@ -159,7 +160,8 @@ async fn begin(
 
 /// Serves a connection until its client closes it, or until `closing` tells it to close. In the
 /// second case it answers the request under way first. A connection without any request has a
-/// second to send a request, as in other architectures ([`FIRST_BYTES`]).
+/// second to send a request, as in other architectures ([`FIRST_BYTES`]). What has come by then is
+/// read first.
 async fn serve<I, S, B, E>(
     builder: &Builder<E>,
     stream: I,
@@ -167,7 +169,7 @@ async fn serve<I, S, B, E>(
     close: impl Future<Output = ()>,
 ) -> io::Result<()>
 where
-    I: Read + Write + Unpin + Send + 'static,
+    I: Read + Write + Quiet + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>>,
     S::Future: 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -177,6 +179,7 @@ where
 {
     let begun = Begun::default();
     let requests = Requests::new(service, begun.clone());
+    let (stream, look) = Arrived::new(stream);
     let mut connection = pin!(builder.serve_connection_with_upgrades(stream, requests));
     let mut close = pin!(close);
     let ended = poll_fn(|context| match connection.as_mut().poll(context) {
@@ -187,10 +190,17 @@ where
         return of_connection(ended);
     }
     let mut patience = pin!(sleep(FIRST_BYTES));
-    let ended = poll_fn(|context| match connection.as_mut().poll(context) {
-        Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if begun.is_true() => Poll::Ready(None),
-        Poll::Pending => patience.as_mut().poll(context).map(|()| None),
+    let ended = poll_fn(|context| {
+        look.begin();
+        if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+            return Poll::Ready(Some(ended));
+        }
+        match look.found() {
+            Found::NoRead | Found::Nothing if begun.is_true() => return Poll::Ready(None),
+            Found::NoRead | Found::Nothing | Found::Unread => {}
+            Found::Bytes => context.waker().wake_by_ref(),
+        }
+        patience.as_mut().poll(context).map(|()| None)
     });
     if let Some(ended) = ended.await {
         return of_connection(ended);

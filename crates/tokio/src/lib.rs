@@ -15,6 +15,7 @@
 #![warn(missing_debug_implementations)]
 
 mod app;
+mod arrived;
 mod beside;
 mod door;
 mod drain;

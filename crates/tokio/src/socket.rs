@@ -6,6 +6,8 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -63,6 +65,17 @@ impl Security {
 }
 
 impl Socket {
+    /// Whether neither bytes nor an end are in the kernel's buffer.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let stream = match self {
+            Self::Plain(stream) => stream,
+            #[cfg(feature = "rustls")]
+            Self::Secure(stream) => stream.get_ref().0,
+        };
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(recv(stream, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))
+    }
+
     /// The protocol that the handshake has agreed on.
     pub(crate) fn agreed_protocol(&self) -> Option<Vec<u8>> {
         match self {

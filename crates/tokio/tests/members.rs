@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use duality_architectures::{Architecture, Options, Registry};
-use duality_conformance::{ServerProcess, eventually, skip};
+use duality_conformance::{ServerProcess, eventually, mid_load, skip};
 use duality_tokio::layouts;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -33,6 +33,11 @@ macro_rules! members {
             #[test]
             fn a_drain_answers_what_is_under_way() {
                 super::run(MEMBER, super::a_drain_answers_what_is_under_way);
+            }
+
+            #[test]
+            fn a_signal_in_mid_load_loses_nothing_that_had_come() {
+                super::run(MEMBER, super::a_signal_in_mid_load_loses_nothing_that_had_come);
             }
 
             #[test]
@@ -185,6 +190,17 @@ fn a_drain_answers_what_is_under_way(member: &[&str]) {
     idle.read_to_string(&mut rest).unwrap();
     let (status, said) = server.wait();
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+}
+
+fn a_signal_in_mid_load_loses_nothing_that_had_come(member: &[&str]) {
+    for round in 0..mid_load::drains() {
+        let server = serve(member);
+        let request = get("/", &server);
+        let lost = mid_load::drain(&server, round, request.as_bytes(), b"hello");
+        assert!(lost.is_empty(), "{member:?}, drain {round}: {lost:?}");
+        let (status, said) = server.wait();
+        assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    }
 }
 
 fn counts_its_connections(member: &[&str]) {

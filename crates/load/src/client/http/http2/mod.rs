@@ -51,7 +51,9 @@ impl Prepared {
             .path_and_query(request.path?)
             .build()
             .ok()?;
-        let mut head = Request::builder().uri(uri).method(Method::from_bytes(request.method?.as_bytes()).ok()?);
+        let mut head = Request::builder()
+            .uri(uri)
+            .method(Method::from_bytes(request.method?.as_bytes()).ok()?);
         for one in request.headers.iter() {
             let name = HeaderName::from_bytes(one.name.as_bytes()).ok()?;
             if !OF_THE_CONNECTION.contains(&name) {

@@ -106,7 +106,11 @@ impl Session {
     ) -> Result<(), Failure> {
         self.received = 0;
         // The server may allow no stream yet, or no longer.
-        while self.requests.poll_ready(&mut context()).map_err(|error| failure(&error, 0))?.is_pending()
+        while self
+            .requests
+            .poll_ready(&mut context())
+            .map_err(|error| failure(&error, 0))?
+            .is_pending()
         {
             self.flush(stream).await?;
             self.fill(stream).await?;
