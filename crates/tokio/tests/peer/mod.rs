@@ -118,7 +118,7 @@ fn next_frame(stream: &mut TcpStream) -> io::Result<(u8, u8, u32)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head)?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-    io::copy(&mut stream.by_ref().take(length.into()), &mut io::sink())?;
+    io::copy(&mut Read::take(&mut *stream, length.into()), &mut io::sink())?;
     let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
     Ok((head[3], head[4], number))
 }
