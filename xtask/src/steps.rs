@@ -314,12 +314,7 @@ fn cargo_test(workspace: &Workspace) -> Outcome {
     // nextest would be faster, but runs no documentation tests.
     let mut command = cargo_command(workspace);
     // TLS is not in a default build, so that the README's first command stays quick.
-    execute_tests(command.args([
-        "test",
-        "--workspace",
-        FEATURES,
-        "--no-fail-fast",
-    ]))
+    execute_tests(command.args(["test", "--workspace", FEATURES, "--no-fail-fast"]))
 }
 
 fn loom(workspace: &Workspace) -> Outcome {

@@ -544,5 +544,10 @@ mod tests {
             assert!(target.check().is_err(), "{target}");
         }
         assert!("echo://127.0.0.1:7".parse::<Target>().unwrap().check().is_ok());
+        let http2: Target = "h2c://127.0.0.1:7".parse().unwrap();
+        match http2.check() {
+            Ok(()) => assert!(cfg!(feature = "http2")),
+            Err(error) => assert!(error.to_string().contains("`--features http2`"), "{error}"),
+        }
     }
 }

@@ -24,7 +24,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -316,6 +316,29 @@ fn a_connection_that_ends_between_requests_is_replaced() {
     let output = load(&format!("h2c://{}/", peer.address()), &[]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("200 correct, none failed"), "{output:?}");
+}
+
+#[test]
+fn members_are_compared_by_http2() {
+    let directory = tempfile::tempdir().unwrap();
+    for flags in [&["--http2"][..], &["--http2", "--tls"]] {
+        let out = directory.path().join(flags.concat());
+        let mut command = application();
+        command.args(["compare", "--architectures=tokio-multi,epoll,threads", "--concurrency=2"]);
+        command.args(["--repeats=1", "--blocks=2", "--window=200ms", "--warm-up=50ms"]);
+        command.args(["--no-control", "--path=/", "--out"]).arg(&out).args(flags);
+        // The exit code says whether there is a verdict. A busy machine allows no verdict.
+        let output = command.output().unwrap();
+        let text = fs::read_to_string(out.join("results.jsonl")).unwrap();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0]["design"]["http2"], true);
+        let cells: Vec<_> = lines.iter().filter(|line| line["kind"] == "cell").collect();
+        assert_eq!(cells.len(), 3, "{output:?}");
+        for cell in cells {
+            assert!(cell["requests"].as_u64() > Some(0) && cell["errors"] == json!({}), "{cell}");
+        }
+    }
 }
 
 /// A client that speaks no HTTP of any version harms nothing.

@@ -106,8 +106,7 @@ impl Session {
     ) -> Result<(), Failure> {
         self.received = 0;
         // The server may allow no stream yet, or no longer.
-        while self.requests.poll_ready(&mut context()).map_err(|error| failure(&error, 0))?.is_pending()
-        {
+        while self.must_wait()? {
             self.flush(stream).await?;
             self.fill(stream).await?;
             self.turn()?;
@@ -121,6 +120,15 @@ impl Session {
         self.reply = Some(reply);
         self.turn()?;
         self.flush(stream).await
+    }
+
+    /// Whether the server allows no further stream yet.
+    fn must_wait(&mut self) -> Result<bool, Failure> {
+        match self.requests.poll_ready(&mut context()) {
+            Poll::Pending => Ok(true),
+            Poll::Ready(Ok(())) => Ok(false),
+            Poll::Ready(Err(error)) => Err(failure(&error, 0)),
+        }
     }
 
     /// Receives the reply to the last request, to its end. `check` is told the status, and `sink`
