@@ -79,14 +79,14 @@ impl Instance {
                     return Ok(());
                 };
                 let builder = builder(TokioExecutor::new(), TokioTimer::new());
-                let builder = speaking(builder, socket.agreed_protocol());
+                let builder = speaking(builder, socket.agreed_protocol().as_deref());
                 serve(&builder, TokioIo::new(socket), service, closing).await
             })
         });
         let on_ours = Arc::new(move |stream: OurStream| -> Serving {
             let service = of_ours.clone();
             Box::pin(async move {
-                let builder = speaking(builder(Tasks, Timer), agreed_protocol(&stream));
+                let builder = speaking(builder(Tasks, Timer), agreed_protocol(&stream).as_deref());
                 serve(&builder, stream, service, drained()).await
             })
         });
@@ -134,8 +134,8 @@ fn builder<E>(
 
 /// The reader of requests in the protocol that a handshake has agreed on. Without an agreement, the
 /// first bytes of the client decide.
-fn speaking<E>(builder: Builder<E>, agreed: Option<Vec<u8>>) -> Builder<E> {
-    match agreed.as_deref() {
+fn speaking<E>(builder: Builder<E>, agreed: Option<&[u8]>) -> Builder<E> {
+    match agreed {
         Some(b"h2") => builder.http2_only(),
         Some(_) => builder.http1_only(),
         None => builder,

@@ -73,14 +73,18 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour) -> io::Result<()> {
     assert_eq!(preface, PREFACE);
     match behaviour {
         Behaviour::Http1 => {
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?;
         }
-        Behaviour::Garbage => stream.write_all(&[0xff; 100])?,
+        Behaviour::Garbage => {
+            stream.write_all(&[0xff; 100])?;
+        }
         Behaviour::GoesAway { code } => {
             stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
             stream.write_all(&frame(GO_AWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, code]))?;
         }
-        _ => stream.write_all(&frame(SETTINGS, 0, 0, &[]))?,
+        _ => {
+            stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
+        }
     }
     loop {
         let (kind, flags, number) = next_frame(&mut stream)?;
