@@ -6,9 +6,9 @@
 //!                      └──────┴◀─ input ◀───── read ◀─── ┘
 //! ```
 //!
-//! h2 is a state machine between the two ends of a [`Pipe`]. The session lets h2 do all that it can,
-//! and writes the output. The session reads when only the server can go on. So one task carries a
-//! connection, and nothing is spawned.
+//! h2 is a state machine between the two ends of a [`Pipe`]. The session lets h2 do all that it
+//! can, and writes the output. The session reads when only the server can go on. So one task
+//! carries a connection, and nothing is spawned.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
