@@ -8,8 +8,6 @@ use duality_services::{ALL, Entry, Setup, SetupError, find, http, store};
 
 use crate::Service;
 use crate::failure::{Failure, flag};
-#[cfg(feature = "rustls")]
-use crate::service::Secure;
 use crate::setup;
 
 /// The services of this program.
@@ -114,12 +112,12 @@ impl Catalogue {
         }
     }
 
-    /// The own way of a service of the user's own to be served by TLS.
+    /// The service of the user's own, if the program has one.
     #[cfg(feature = "rustls")]
-    pub(crate) fn secure(&self) -> Option<&Secure> {
+    pub(crate) fn own(&self) -> Option<&Service> {
         match self {
             Self::BuiltIn => None,
-            Self::Own(service) => service.secure.as_ref(),
+            Self::Own(service) => Some(service),
         }
     }
 

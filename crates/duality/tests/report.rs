@@ -42,6 +42,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
             clients: Clients::default(),
             keep_alive: true,
             tls: false,
+            http2: false,
             blocks: 0,
             repeats,
             warm_up_seconds: 0.2,

@@ -399,6 +399,7 @@ fn a_comparison_without_clients_of_tls_is_refused() {
     for (arguments, told) in [
         (&["compare", "echo", "--tls"][..], "the clients of `echo` speak no TLS"),
         (&["compare", "chat", "--tls"], "chat reads and writes at once"),
+        (&["compare", "http", "--http2"], "`http` does not speak HTTP/2"),
         (&["compare", "http", "--tls", "--host", "server=web1"], "cannot be used with"),
         (&["compare", "http", "--tls", "--load-command", "x {port}"], "cannot be used with"),
     ] {

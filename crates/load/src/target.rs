@@ -259,8 +259,9 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`. `HOST:PORT[/PATH]` means http, and a port alone also
-    /// means 127.0.0.1. `https` is http by TLS, on port 443 if none is given. `h2` is HTTP/2 by TLS,
-    /// and `h2c` is HTTP/2 without TLS. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. An http server at a Unix socket is
+    /// means 127.0.0.1. `https` is http by TLS, on port 443 if none is given. `h2` is HTTP/2 by
+    /// TLS, and `h2c` is HTTP/2 without TLS. Servers of one chat or game are
+    /// `chat://HOST:PORT,HOST:PORT`. An http server at a Unix socket is
     /// `http+unix:///PATH/TO.SOCK:/URL`.
     ///
     /// Host names are looked up here. A load of http goes to all of its addresses. Other loads go
@@ -544,5 +545,9 @@ mod tests {
             assert!(target.check().is_err(), "{target}");
         }
         assert!("echo://127.0.0.1:7".parse::<Target>().unwrap().check().is_ok());
+        let http2: Target = "h2c://127.0.0.1:7".parse().unwrap();
+        let told = http2.check().err().map(|error| error.to_string());
+        assert_eq!(told.is_none(), cfg!(feature = "http2"));
+        assert!(told.is_none_or(|told| told.contains("`--features http2`")));
     }
 }

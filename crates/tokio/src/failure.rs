@@ -20,7 +20,7 @@ pub(crate) fn of_connection(ended: Result<(), Box<dyn Error + Send + Sync>>) -> 
             return Err(io::Error::new(ErrorKind::ConnectionAborted, in_full(&*error)));
         }
         if hyper.is_timeout() {
-            return Err(io::Error::new(ErrorKind::TimedOut, error));
+            return Err(io::Error::new(ErrorKind::TimedOut, in_full(&*error)));
         }
     }
     let kind = cause(&*error).map_or(ErrorKind::Other, io::Error::kind);

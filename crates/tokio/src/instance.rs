@@ -41,6 +41,11 @@ use crate::socket::{Security, Socket};
 /// The time in which a client must send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
 
+/// The silence of a client of HTTP/2 before a PING, and the time to answer the PING. Together, they
+/// are shorter than the default limit of a drain.
+const SILENCE: Duration = Duration::from_secs(15);
+const ANSWER: Duration = Duration::from_secs(10);
+
 /// A connection that is being served, until it ends.
 pub(crate) type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
@@ -121,7 +126,10 @@ fn builder<E>(
     let mut builder = Builder::new(executor);
     builder.http1().timer(timer.clone()).header_read_timeout(HEAD);
     // WebSockets over HTTP/2 need the last setting.
-    builder.http2().timer(timer).enable_connect_protocol();
+    let mut http2 = builder.http2();
+    http2.timer(timer).enable_connect_protocol();
+    // A client that is gone would keep its connection, and hold up a drain to its limit.
+    http2.keep_alive_interval(SILENCE).keep_alive_timeout(ANSWER);
     builder
 }
 

@@ -24,7 +24,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -145,11 +145,7 @@ impl Http2 {
     async fn body_of(&mut self, method: &str, path: &str, body: Bytes) -> Vec<u8> {
         let reply = self.send(method, path, body).await.await.unwrap();
         assert_eq!(reply.status(), 200, "{path}");
-        let (mut reply, mut bytes) = (reply.into_body(), Vec::new());
-        while let Some(piece) = next(&mut reply).await {
-            bytes.extend_from_slice(&piece);
-        }
-        bytes
+        rest(reply.into_body()).await
     }
 }
 
@@ -157,6 +153,14 @@ async fn next(body: &mut RecvStream) -> Option<Bytes> {
     let data = body.data().await?.unwrap();
     body.flow_control().release_capacity(data.len()).unwrap();
     Some(data)
+}
+
+async fn rest(mut body: RecvStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = next(&mut body).await {
+        bytes.extend_from_slice(&piece);
+    }
+    bytes
 }
 
 #[test]
@@ -206,8 +210,7 @@ fn a_drain_says_goaway_and_answers_what_is_under_way() {
                 let mut body = reply.await.unwrap().into_body();
                 assert_eq!(next(&mut body).await.unwrap(), "begun\n", "{member:?}");
                 server.signal(Signal::TERM);
-                assert_eq!(next(&mut body).await.unwrap(), "answered in full\n", "{member:?}");
-                assert_eq!(next(&mut body).await, None, "{member:?}");
+                assert_eq!(rest(body).await, b"answered in full\n", "{member:?}");
                 // The connection ends in good order, and takes no further request.
                 let ended = client.driver.await.unwrap();
                 assert!(ended.is_ok(), "{member:?}: {ended:?}");
@@ -313,6 +316,29 @@ fn a_connection_that_ends_between_requests_is_replaced() {
     let output = load(&format!("h2c://{}/", peer.address()), &[]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("200 correct, none failed"), "{output:?}");
+}
+
+#[test]
+fn members_are_compared_by_http2() {
+    let directory = tempfile::tempdir().unwrap();
+    for flags in [&["--http2"][..], &["--http2", "--tls"]] {
+        let out = directory.path().join(flags.concat());
+        let mut command = application();
+        command.args(["compare", "--architectures=tokio-multi,epoll,threads", "--concurrency=2"]);
+        command.args(["--repeats=1", "--blocks=2", "--window=200ms", "--warm-up=50ms"]);
+        command.args(["--no-control", "--path=/", "--out"]).arg(&out).args(flags);
+        // The exit code says whether there is a verdict. A busy machine allows no verdict.
+        let output = command.output().unwrap();
+        let text = fs::read_to_string(out.join("results.jsonl")).unwrap();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0]["design"]["http2"], true);
+        let cells: Vec<_> = lines.iter().filter(|line| line["kind"] == "cell").collect();
+        assert_eq!(cells.len(), 3, "{output:?}");
+        for cell in cells {
+            assert!(cell["requests"].as_u64() > Some(0) && cell["errors"] == json!({}), "{cell}");
+        }
+    }
 }
 
 /// A client that speaks no HTTP of any version harms nothing.

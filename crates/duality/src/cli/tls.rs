@@ -66,7 +66,7 @@ impl TlsFlags {
         };
         let acceptor = Acceptor::new(certificate, key)
             .map_err(|problem| Failure::misuse(format!("--tls-cert, --tls-key: {problem}")))?;
-        if let Some(secure) = catalogue.secure() {
+        if let Some(secure) = catalogue.own().and_then(|own| own.secure.as_ref()) {
             return Ok(secure(service, acceptor));
         }
         let acceptor = Arc::new(acceptor);

@@ -32,8 +32,8 @@ pub(super) fn certificate(
     Certificate::new().map(Some).map_err(|problem| Misfit::new("tls", problem))
 }
 
-/// Refuses HTTP/2 for a `service` that does not speak it. `is_application` tells whether the service
-/// is a program's own, with a page.
+/// Refuses HTTP/2 for a `service` that does not speak it. `is_application` tells whether the
+/// service is a program's own, with a page.
 ///
 /// # Errors
 ///

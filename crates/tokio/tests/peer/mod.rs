@@ -73,14 +73,18 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour) -> io::Result<()> {
     assert_eq!(preface, PREFACE);
     match behaviour {
         Behaviour::Http1 => {
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?;
         }
-        Behaviour::Garbage => stream.write_all(&[0xff; 100])?,
+        Behaviour::Garbage => {
+            stream.write_all(&[0xff; 100])?;
+        }
         Behaviour::GoesAway { code } => {
             stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
             stream.write_all(&frame(GO_AWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, code]))?;
         }
-        _ => stream.write_all(&frame(SETTINGS, 0, 0, &[]))?,
+        _ => {
+            stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
+        }
     }
     loop {
         let (kind, flags, number) = next_frame(&mut stream)?;
@@ -118,7 +122,7 @@ fn next_frame(stream: &mut TcpStream) -> io::Result<(u8, u8, u32)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head)?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-    io::copy(&mut stream.by_ref().take(length.into()), &mut io::sink())?;
+    io::copy(&mut Read::take(&mut *stream, length.into()), &mut io::sink())?;
     let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
     Ok((head[3], head[4], number))
 }

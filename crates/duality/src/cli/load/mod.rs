@@ -62,9 +62,9 @@ pub(super) struct Arguments {
     /// What to ask: SERVICE://HOST:PORT, for http, guestbook and relay with a /PATH
     ///
     /// The services are http, echo, time, quote, game, chat, phone, guestbook, relay and blocks. A
-    /// target of http may be localhost:8080, :8080 or 8080, or http+unix:///PATH/TO.SOCK:/URL. h2:// is
-    /// HTTP/2 by TLS, and h2c:// is HTTP/2 without TLS (docs/load.md). A chat or a game on several
-    /// servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
+    /// target of http may be localhost:8080, :8080 or 8080, or http+unix:///PATH/TO.SOCK:/URL.
+    /// HTTP/2 is h2://HOST:PORT by TLS, and h2c://HOST:PORT without TLS (docs/load.md). A chat or a
+    /// game on several servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
     #[arg(required_unless_present_any = ["urls", "files"])]
     target: Option<String>,
     /// Connections that are open at once
@@ -122,7 +122,8 @@ pub(super) struct Arguments {
     /// 128KB: a what-if [default: as recorded]
     #[arg(long, value_name = "BYTES", requires = "trace", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
     client_rate: Option<u64>,
-    /// Trust the authorities in this file (PEM) for https:// and h2:// [default: those of the system]
+    /// Trust the authorities in this file (PEM) for https:// and h2:// [default: those of the
+    /// system]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = heading::CLIENTS)]
     ca: Option<PathBuf>,
     /// Trust every certificate for https:// and h2://, as test servers sign their own

@@ -16,6 +16,8 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use self::session::Session;
 use super::script::Choice;
 use super::{Asking, Common, ExpectedBody, KEPT_BODY, LONGEST_BODY};
+use crate::announce::EdgeAnnouncer;
+use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
 use crate::pattern;
 use crate::request::{Client, Reply};
@@ -51,9 +53,8 @@ impl Prepared {
             .path_and_query(request.path?)
             .build()
             .ok()?;
-        let mut head = Request::builder()
-            .uri(uri)
-            .method(Method::from_bytes(request.method?.as_bytes()).ok()?);
+        let method = Method::from_bytes(request.method?.as_bytes()).ok()?;
+        let mut head = Request::builder().uri(uri).method(method);
         for one in request.headers.iter() {
             let name = HeaderName::from_bytes(one.name.as_bytes()).ok()?;
             if !OF_THE_CONNECTION.contains(&name) {
@@ -187,11 +188,41 @@ impl Clone for Http2 {
 /// Runs a load by HTTP/2.
 pub(super) fn load<'a>(
     asking: &'a Asking,
-    engine: &'a crate::engine::Engine,
-    edges: crate::announce::EdgeAnnouncer,
-) -> crate::engine::Loading<'a> {
+    engine: &'a Engine,
+    edges: EdgeAnnouncer,
+) -> Loading<'a> {
     Box::pin(async move {
         let client = Http2::new(asking, &engine.options)?;
         pattern::load(engine, client, edges).await
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_keeps_what_is_not_about_the_connection() {
+        let bytes = b"POST /a?b HTTP/1.1\r\nHost: here:81\r\nConnection: close\r\nX-Own: 1\r\n\
+            Content-Length: 4\r\n\r\nbody";
+        for (secure, uri) in [(false, "http://here:81/a?b"), (true, "https://here:81/a?b")] {
+            let Prepared { head, body } = Prepared::read(bytes, secure).unwrap();
+            assert_eq!((head.method().as_str(), head.uri().to_string()), ("POST", uri.to_owned()));
+            let names: Vec<&str> = head.headers().keys().map(HeaderName::as_str).collect();
+            assert_eq!(names, ["x-own", "content-length"]);
+            assert_eq!(body, "body");
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        for bytes in [
+            "",
+            "GET / HTTP/1.1\r\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        ] {
+            assert!(Prepared::read(bytes.as_bytes(), false).is_none(), "{bytes:?}");
+        }
+    }
 }

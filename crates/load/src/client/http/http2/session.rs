@@ -6,8 +6,8 @@
 //!                      └──────┴◀─ input ◀───── read ◀─── ┘
 //! ```
 //!
-//! h2 is a state machine between the two ends of a [`Pipe`]. The session lets h2 go on until h2 has
-//! no more to do, then writes the output, and reads when only the server can go on. So one task
+//! h2 is a state machine between the two ends of a [`Pipe`]. The session lets h2 do all that it
+//! can, and writes the output. The session reads when only the server can go on. So one task
 //! carries a connection, and nothing is spawned.
 
 use std::future::Future;
@@ -106,12 +106,7 @@ impl Session {
     ) -> Result<(), Failure> {
         self.received = 0;
         // The server may allow no stream yet, or no longer.
-        while self
-            .requests
-            .poll_ready(&mut context())
-            .map_err(|error| failure(&error, 0))?
-            .is_pending()
-        {
+        while self.must_wait()? {
             self.flush(stream).await?;
             self.fill(stream).await?;
             self.turn()?;
@@ -125,6 +120,15 @@ impl Session {
         self.reply = Some(reply);
         self.turn()?;
         self.flush(stream).await
+    }
+
+    /// Whether the server allows no further stream yet.
+    fn must_wait(&mut self) -> Result<bool, Failure> {
+        match self.requests.poll_ready(&mut context()) {
+            Poll::Pending => Ok(true),
+            Poll::Ready(Ok(())) => Ok(false),
+            Poll::Ready(Err(error)) => Err(failure(&error, 0)),
+        }
     }
 
     /// Receives the reply to the last request, to its end. `check` is told the status, and `sink`
