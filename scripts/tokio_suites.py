@@ -40,6 +40,9 @@ SUITES = {
     "tokio-tungstenite": Suite("0.29.0", "https://github.com/snapview/tokio-tungstenite", ["--tests"]),
 }
 
+# Suites with many small files, which take the world's name from the environment alone.
+MERGED = ("tokio", "tokio-util", "tokio-stream")
+
 # Files of tokio's that test what the patch re-exports, other platforms, or `tokio_unstable`.
 LEFT_OUT = re.compile(
     r"io_(?!async_fd|copy_bi|driver|panic|split)|macros_(?!select|test)|sync_(?!mpsc|notify|semaphore)|fs_uring"
@@ -86,6 +89,8 @@ def prepare(folder, name, genuine):
                 test.unlink()
         outside(home, tomllib.loads(manifest.read_text()))
     text = manifest.read_text() + PATCHES
+    if name in MERGED:
+        text = merge(home, text)
     if not genuine:
         text += f'[patch.crates-io]\ntokio = {{ path = "{PATCH / "tokio"}" }}\n'
         lock = tomllib.loads((PATCH / "tokio" / "Cargo.lock").read_text())
@@ -94,6 +99,17 @@ def prepare(folder, name, genuine):
         text += f'bytes = {{ version = "={bytes_}", registry = "crates-io" }}\n'
     manifest.write_text(text)
     return home
+
+
+def merge(home, manifest):
+    """Makes one program of all tests, which is quicker to build. Each file is a module of it."""
+    files = sorted(file.stem for file in (home / "tests").glob("*.rs"))
+    modules = (f'#[path = "{file}.rs"]\nmod {file};\n' for file in files)
+    (home / "tests" / "all.rs").write_text("".join(modules))
+    manifest = re.sub(r"\[\[test\]\]\n(.+\n)+", "", manifest)
+    manifest = re.sub(r"^autotests = .*\n", "", manifest, flags=re.M)
+    manifest = manifest.replace("[package]\n", "[package]\nautotests = false\n", 1)
+    return manifest + '[[test]]\nname = "all"\npath = "tests/all.rs"\n'
 
 
 def outside(home, manifest):
@@ -229,11 +245,21 @@ def execute(program, home, world, arguments, limit):
             return process.communicate()[0], None
 
 
-def outcomes(program, home, world, limit):
+def files(programs, home):
+    """The tests of each file, its program, and the filter that has the program run these alone."""
+    for name, program in sorted(programs.items()):
+        listed, _ = execute(program, home, "epoll", ["--list"], 60)
+        tests = re.findall(r"^(.+): test$", listed, re.M)
+        if name != "all":
+            yield name, tests, program, []
+            continue
+        for file in sorted({test.split("::")[0] for test in tests}):
+            yield file, [test for test in tests if test.startswith(f"{file}::")], program, [f"{file}::"]
+
+
+def outcomes(names, program, chosen, home, world, limit):
     """The outcome of each test: ok, FAILED, ignored, hangs or dies. And the words of failures."""
-    listed, _ = execute(program, home, world, ["--list"], 60)
-    names = re.findall(r"^(.+): test$", listed, re.M)
-    output, status = execute(program, home, world, [], limit)
+    output, status = execute(program, home, world, chosen, limit)
     pattern = r"^test (.+?)(?: - should panic)? \.\.\. .*?(ok|FAILED|ignored)\b"
     found = dict(re.findall(pattern, output, re.M))
     words = dict(re.findall(r"^---- (.+) stdout ----\n((?:.*\n)*?)(?=\n----|\nfailures:)", output, re.M))
@@ -276,10 +302,10 @@ def main():
             home = prepare(folder, name, genuine)
             programs, missing = build(folder, home, genuine, SUITES[name])
             for world in worlds:
-                for file, program in sorted(programs.items()):
+                for file, tests, program, chosen in files(programs, home):
                     if not re.search(arguments.files, file):
                         continue
-                    found, words = outcomes(program, home, world, arguments.limit)
+                    found, words = outcomes(tests, program, chosen, home, world, arguments.limit)
                     failed = [test for test in found if found[test] not in ("ok", "ignored")]
                     new = [test for test in failed if world not in expected.get((name, file, test), [])]
                     unexpected += new

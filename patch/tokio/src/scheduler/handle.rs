@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use super::context;
-use super::{RuntimeFlavor, RuntimeMetrics, Shared};
+use super::{RuntimeFlavor, RuntimeId, RuntimeMetrics, Shared};
 use crate::join::{JoinHandle, Task, work};
 
 /// A handle of a runtime. Handles do not keep the runtime alive.
@@ -76,6 +76,18 @@ impl Handle {
         self.shared.block_on_in_place(self, future)
     }
 
+    /// The number of the runtime.
+    #[must_use]
+    pub fn id(&self) -> RuntimeId {
+        self.shared.id()
+    }
+
+    /// The name that the program gave to the runtime.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.shared.name()
+    }
+
     /// How the runtime uses kernel threads.
     #[must_use]
     pub fn runtime_flavor(&self) -> RuntimeFlavor {
@@ -103,8 +115,8 @@ impl fmt::Debug for Handle {
 #[derive(Debug)]
 pub struct EnterGuard<'a> {
     depth: usize,
-    /// A guard stays on its thread.
-    _handle: PhantomData<(&'a Handle, *const ())>,
+    /// A guard stays on its thread, and other threads may look at it, as with a guard of a mutex.
+    _handle: PhantomData<(&'a Handle, MutexGuard<'a, ()>)>,
 }
 
 impl Drop for EnterGuard<'_> {
