@@ -198,10 +198,14 @@ def build(folder, home, genuine, suite):
     """Builds the tests. Returns the programs by name, and the missing tests of each file."""
     record = home / "missing.json"
     missing = collections.Counter(json.loads(record.read_text()) if record.exists() else {})
-    for _ in range(12):
-        status, messages, stderr = cargo(folder, home, genuine, ["check", "--keep-going", *suite.arguments])
-        if status == 0:
+    step = "check"
+    for _ in range(20):
+        status, messages, _ = cargo(folder, home, genuine, [step, "--keep-going", *suite.arguments])
+        if status == 0 and step == "build":
             break
+        if status == 0:
+            step = "build"
+            continue
         spans = collections.defaultdict(list)
         for message in messages:
             diagnostic = message.get("message", {})
@@ -218,11 +222,9 @@ def build(folder, home, genuine, suite):
             progress |= changed
         record.write_text(json.dumps(missing))
         if not progress:
-            sys.exit(f"{home}: does not compile, and no test is the reason:\n{stderr[-4000:]}")
+            words = [message["message"]["rendered"] for message in messages if message["reason"] == "compiler-message"]
+            sys.exit(f"{home}: does not compile, and no test is the reason:\n{''.join(words)[-4000:]}")
     programs = {}
-    status, messages, stderr = cargo(folder, home, genuine, ["build", *suite.arguments])
-    if status != 0:
-        sys.exit(f"{home}: does not compile:\n{stderr[-4000:]}")
     for message in messages:
         if message["reason"] == "compiler-artifact" and message.get("executable") and message["profile"]["test"]:
             programs[pathlib.Path(message["target"]["src_path"]).stem] = message["executable"]

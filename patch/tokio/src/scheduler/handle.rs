@@ -39,7 +39,8 @@ impl Handle {
 
     /// Makes this the current runtime of the calling thread, until the guard is dropped.
     pub fn enter(&self) -> EnterGuard<'_> {
-        EnterGuard { depth: context::enter(self.clone()), _handle: PhantomData }
+        let depth = context::enter(self.clone());
+        EnterGuard { _entered: Entered { depth, _local: PhantomData }, _handle: PhantomData }
     }
 
     /// Starts a task of the runtime.
@@ -114,12 +115,19 @@ impl fmt::Debug for Handle {
 #[must_use]
 #[derive(Debug)]
 pub struct EnterGuard<'a> {
-    depth: usize,
-    /// A guard stays on its thread, and other threads may look at it, as with a guard of a mutex.
-    _handle: PhantomData<(&'a Handle, MutexGuard<'a, ()>)>,
+    _entered: Entered,
+    _handle: PhantomData<&'a Handle>,
 }
 
-impl Drop for EnterGuard<'_> {
+/// Has no lifetime, so that a runtime may be shut down while a guard exists, as with tokio.
+#[derive(Debug)]
+struct Entered {
+    depth: usize,
+    /// A guard stays on its thread, and other threads may look at it, as with a guard of a mutex.
+    _local: PhantomData<MutexGuard<'static, ()>>,
+}
+
+impl Drop for Entered {
     fn drop(&mut self) {
         context::exit(self.depth);
     }
