@@ -35,6 +35,8 @@ datagrams: hello
 datagrams_in_frames: a line
 unix_streams: over a path pair
 unix_datagrams: by path, by pair
+named_pipes: by name true
+descriptors_of_others: abc 0
 a_name_is_looked_up: true true
 a_proxy: questionanswer (8, 6)
 sleeps_and_resets: ((), ())
@@ -53,6 +55,7 @@ unordered_futures: 10
 selects: 250 true
 trackers: 5
 handles: true true
+names_of_runtimes: (Some(\"till\"), true)
 signals: three times
 to standard output
 standard_streams: from standard input

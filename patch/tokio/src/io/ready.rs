@@ -1,10 +1,14 @@
 //! What a descriptor is ready for.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::task::Poll;
 
+use duality_poller::Direction;
+use duality_runtime::net::SharedDescriptor;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Interest;
@@ -71,6 +75,30 @@ impl Ready {
     #[must_use]
     pub fn is_error(self) -> bool {
         self.0 & Self::ERROR.0 != 0
+    }
+
+    /// Waits until one of the interests comes true.
+    pub(crate) async fn awaited(
+        descriptor: &SharedDescriptor,
+        interest: Interest,
+    ) -> io::Result<Self> {
+        poll_fn(|context| {
+            let ready = Self::now(descriptor.as_fd(), interest)?;
+            if !ready.is_empty() {
+                return Poll::Ready(Ok(ready));
+            }
+            let directions = [
+                (interest.is_readable(), Direction::Read),
+                (interest.is_writable(), Direction::Write),
+            ];
+            for (is_awaited, direction) in directions {
+                if is_awaited && descriptor.poll_ready(context, direction)?.is_ready() {
+                    return Poll::Ready(Self::now(descriptor.as_fd(), interest));
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// What poll(2) reports now, as far as `interest` asks for it.

@@ -17,7 +17,7 @@ pub trait ToSocketAddrs: Sealed {}
 mod sealed {
     use super::*;
 
-    pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+    pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + Sync>>;
 
     pub trait Sealed {
         fn find(&self) -> Result<Vec<SocketAddr>, Found>;
@@ -38,7 +38,7 @@ pub async fn lookup_host<T: ToSocketAddrs>(
 /// The addresses, which take a wait only for a host name.
 pub(super) fn addresses<T: ToSocketAddrs + ?Sized>(
     host: &T,
-) -> impl Future<Output = io::Result<Vec<SocketAddr>>> + Send + use<T> {
+) -> impl Future<Output = io::Result<Vec<SocketAddr>>> + Send + Sync + use<T> {
     let found = host.find();
     async {
         match found {

@@ -64,23 +64,7 @@ impl Socket {
 
     /// Waits until one of the interests comes true.
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        poll_fn(|context| {
-            let ready = Ready::now(self.as_fd(), interest)?;
-            if !ready.is_empty() {
-                return Poll::Ready(Ok(ready));
-            }
-            let directions = [
-                (interest.is_readable(), Direction::Read),
-                (interest.is_writable(), Direction::Write),
-            ];
-            for (is_awaited, direction) in directions {
-                if is_awaited && self.0.poll_ready(context, direction)?.is_ready() {
-                    return Poll::Ready(Ready::now(self.as_fd(), interest));
-                }
-            }
-            Poll::Pending
-        })
-        .await
+        Ready::awaited(&self.0, interest).await
     }
 
     pub(super) async fn readable(&self) -> io::Result<()> {

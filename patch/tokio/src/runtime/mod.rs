@@ -4,5 +4,6 @@ mod local;
 
 pub use self::local::{LocalOptions, LocalRuntime};
 pub use crate::scheduler::{
-    Builder, EnterGuard, Handle, Runtime, RuntimeFlavor, RuntimeMetrics, TryCurrentError,
+    Builder, EnterGuard, Handle, Runtime, RuntimeFlavor, RuntimeId as Id, RuntimeMetrics,
+    TryCurrentError, is_rt_shutdown_err, worker_index,
 };

@@ -12,6 +12,7 @@ use crate::world::World;
 /// Builds a runtime. The world comes from the environment, not from here.
 pub struct Builder {
     flavor: RuntimeFlavor,
+    name: Option<String>,
     threads: ThreadOptions,
     most_blocking: usize,
     keep_alive: Duration,
@@ -21,6 +22,7 @@ impl Builder {
     fn new(flavor: RuntimeFlavor) -> Self {
         Self {
             flavor,
+            name: None,
             threads: ThreadOptions {
                 name: Arc::new(|| "duality".into()),
                 stack_size: 2 << 20,
@@ -88,6 +90,19 @@ impl Builder {
         self
     }
 
+    /// Names the runtime.
+    ///
+    /// # Panics
+    ///
+    /// If `name` is empty.
+    #[track_caller]
+    pub fn name(&mut self, name: impl Into<String>) -> &mut Self {
+        let name = name.into();
+        assert!(!name.trim().is_empty(), "runtime name shouldn't be empty");
+        self.name = Some(name);
+        self
+    }
+
     /// Names the threads of the runtime.
     pub fn thread_name(&mut self, name: impl Into<String>) -> &mut Self {
         let name = name.into();
@@ -151,9 +166,9 @@ impl Builder {
     /// `DUALITY_WORLD` ends the process with a line and exit code 2.
     pub fn build(&mut self) -> io::Result<Runtime> {
         let world = World::chosen();
+        let (name, threads) = (self.name.clone(), self.threads.clone());
         let keep = self.keep_alive;
-        let shared =
-            Shared::new(world, self.flavor, self.threads.clone(), self.most_blocking, keep);
+        let shared = Shared::new(world, self.flavor, name, threads, self.most_blocking, keep);
         let handle = Handle { shared: Arc::new(shared) };
         handle.shared.open(&handle)?;
         Ok(Runtime::of(handle))

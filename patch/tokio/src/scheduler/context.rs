@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::{Handle, TryCurrentError};
+use super::{Handle, RuntimeId, TryCurrentError};
 
 thread_local! {
     static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
@@ -14,14 +14,14 @@ thread_local! {
 struct Place {
     /// Whether a task, or the future of `block_on`, runs.
     is_inside: bool,
-    /// The runtime with a loop that gives this code its turn. 0 for none.
-    runtime: u64,
+    /// The runtime with a loop that gives this code its turn.
+    runtime: Option<RuntimeId>,
     /// The number of the loop that this code holds up, by `block_in_place`.
     held_up: Option<usize>,
 }
 
 impl Place {
-    const OUTSIDE: Self = Self { is_inside: false, runtime: 0, held_up: None };
+    const OUTSIDE: Self = Self { is_inside: false, runtime: None, held_up: None };
 }
 
 /// Calls `operation` with the current runtime.
@@ -70,8 +70,8 @@ pub(crate) fn is_inside() -> bool {
 }
 
 /// Whether a loop of the runtime with this number runs the calling code.
-pub(crate) fn is_on_loop_of(runtime: u64) -> bool {
-    PLACE.get().runtime == runtime
+pub(crate) fn is_on_loop_of(runtime: RuntimeId) -> bool {
+    PLACE.get().runtime == Some(runtime)
 }
 
 /// The number of the loop that the calling code holds up.
@@ -85,11 +85,16 @@ pub(crate) enum Driver {
     /// Each wait is in place.
     InPlace,
     /// The loop with this number, of the runtime with this one.
-    Loop { runtime: u64, number: usize },
+    Loop { runtime: RuntimeId, number: usize },
 }
 
 thread_local! {
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The number of the loop of this kernel thread.
+pub(crate) fn loop_number() -> Option<usize> {
+    NUMBER.get()
 }
 
 /// Restores the state of the kernel thread.
@@ -124,8 +129,8 @@ pub(crate) fn run(handle: Handle, driver: Driver) -> Restore {
          block the current thread while the thread is being used to drive asynchronous tasks."
     );
     let (runtime, number) = match driver {
-        Driver::InPlace => (0, None),
-        Driver::Loop { runtime, number } => (runtime, Some(number)),
+        Driver::InPlace => (None, None),
+        Driver::Loop { runtime, number } => (Some(runtime), Some(number)),
     };
     Restore {
         depth: Some(enter(handle)),

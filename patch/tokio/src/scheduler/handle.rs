@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use super::context;
-use super::{RuntimeFlavor, RuntimeMetrics, Shared};
+use super::{RuntimeFlavor, RuntimeId, RuntimeMetrics, Shared};
 use crate::join::{JoinHandle, Task, work};
 
 /// A handle of a runtime. Handles do not keep the runtime alive.
@@ -39,7 +39,8 @@ impl Handle {
 
     /// Makes this the current runtime of the calling thread, until the guard is dropped.
     pub fn enter(&self) -> EnterGuard<'_> {
-        EnterGuard { depth: context::enter(self.clone()), _handle: PhantomData }
+        let depth = context::enter(self.clone());
+        EnterGuard { _entered: Entered { depth, _local: PhantomData }, _handle: PhantomData }
     }
 
     /// Starts a task of the runtime.
@@ -76,6 +77,18 @@ impl Handle {
         self.shared.block_on_in_place(self, future)
     }
 
+    /// The number of the runtime.
+    #[must_use]
+    pub fn id(&self) -> RuntimeId {
+        self.shared.id()
+    }
+
+    /// The name that the program gave to the runtime.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.shared.name()
+    }
+
     /// How the runtime uses kernel threads.
     #[must_use]
     pub fn runtime_flavor(&self) -> RuntimeFlavor {
@@ -102,12 +115,19 @@ impl fmt::Debug for Handle {
 #[must_use]
 #[derive(Debug)]
 pub struct EnterGuard<'a> {
-    depth: usize,
-    /// A guard stays on its thread.
-    _handle: PhantomData<(&'a Handle, *const ())>,
+    _entered: Entered,
+    _handle: PhantomData<&'a Handle>,
 }
 
-impl Drop for EnterGuard<'_> {
+/// Has no lifetime, so that a runtime may be shut down while a guard exists, as with tokio.
+#[derive(Debug)]
+struct Entered {
+    depth: usize,
+    /// A guard stays on its thread, and other threads may look at it, as with a guard of a mutex.
+    _local: PhantomData<MutexGuard<'static, ()>>,
+}
+
+impl Drop for Entered {
     fn drop(&mut self) {
         context::exit(self.depth);
     }

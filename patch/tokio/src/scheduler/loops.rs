@@ -10,6 +10,8 @@ use std::task::{Context, Poll, Waker};
 use duality_runtime::event_loop::{EventLoop, reserve};
 use duality_runtime::log;
 
+use super::RuntimeId;
+
 pub(crate) type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Tasks that other threads have spawned on a loop.
@@ -94,15 +96,15 @@ pub(crate) fn start_here(task: BoxedTask) {
 thread_local! {
     /// The loops of `current_thread` runtimes that belong to this kernel thread, by the numbers of
     /// the runtimes.
-    static OWN: RefCell<HashMap<u64, EventLoop>> = RefCell::default();
+    static OWN: RefCell<HashMap<RuntimeId, EventLoop>> = RefCell::default();
 }
 
 /// Takes the loop of a runtime that this kernel thread has.
-pub(crate) fn take_own(runtime: u64) -> Option<EventLoop> {
+pub(crate) fn take_own(runtime: RuntimeId) -> Option<EventLoop> {
     OWN.try_with(|own| own.borrow_mut().remove(&runtime)).ok().flatten()
 }
 
 /// Keeps the loop of a runtime for the next `block_on` on this kernel thread.
-pub(crate) fn keep_own(runtime: u64, event_loop: EventLoop) {
+pub(crate) fn keep_own(runtime: RuntimeId, event_loop: EventLoop) {
     let _ = OWN.try_with(|own| own.borrow_mut().insert(runtime, event_loop));
 }

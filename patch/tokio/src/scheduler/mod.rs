@@ -21,7 +21,9 @@ mod threads;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::num::NonZeroU64;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use self::builder::Builder;
@@ -29,6 +31,44 @@ pub use self::handle::{EnterGuard, Handle, TryCurrentError};
 pub use self::metrics::RuntimeMetrics;
 use self::shared::Shared;
 use crate::join::JoinHandle;
+
+/// The number of a runtime, which no other runtime of the process has.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub struct RuntimeId(NonZeroU64);
+
+impl RuntimeId {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(NonZeroU64::new(number).expect("2^64 runtimes take longer than the process lives"))
+    }
+}
+
+impl fmt::Display for RuntimeId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// The number of the loop that runs the calling code. `None` outside of loops.
+#[must_use]
+pub fn worker_index() -> Option<usize> {
+    context::loop_number()
+}
+
+/// Whether an operation failed because its runtime had ended.
+///
+/// Sockets and sleeps work without a runtime here, so that few operations fail for this reason.
+#[must_use]
+pub fn is_rt_shutdown_err(error: &io::Error) -> bool {
+    let is_shutdown = |inner: &(dyn std::error::Error + Send + Sync + 'static)| {
+        inner.source().is_none() && inner.to_string() == SHUT_DOWN
+    };
+    error.kind() == io::ErrorKind::Other && error.get_ref().is_some_and(is_shutdown)
+}
+
+/// The message of tokio's error.
+const SHUT_DOWN: &str = "A Tokio 1.x context was found, but it is being shutdown.";
 
 /// How a runtime uses kernel threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -17,14 +17,14 @@ use super::blocking::{Blocking, Job};
 use super::context::{self, Driver};
 use super::loops::{BoxedTask, Inbox, keep_own, start_here, take_own};
 use super::threads::{ThreadCount, ThreadOptions};
-use super::{Handle, RuntimeFlavor};
+use super::{Handle, RuntimeFlavor, RuntimeId};
 use crate::join::{Header, Id, Owner};
 use crate::world::{self, World};
 
 /// A runtime.
 pub(crate) struct Shared {
-    /// A number that no other runtime of the process has. Never 0.
-    number: u64,
+    id: RuntimeId,
+    name: Option<String>,
     world: World,
     flavor: RuntimeFlavor,
     options: ThreadOptions,
@@ -56,13 +56,14 @@ impl Shared {
     pub(super) fn new(
         world: World,
         flavor: RuntimeFlavor,
+        name: Option<String>,
         options: ThreadOptions,
         most_blocking: usize,
         keep_alive: Duration,
     ) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: RuntimeId::next(),
+            name,
             world,
             flavor,
             options,
@@ -101,7 +102,7 @@ impl Shared {
             inboxes.push(inbox.clone());
             inboxes.len() - 1
         };
-        let (world, stack_size, runtime) = (self.world, self.options.stack_size, self.number);
+        let (world, stack_size, runtime) = (self.world, self.options.stack_size, self.id);
         let (handle, served) = (handle.clone(), inbox.clone());
         let (opened, is_opened) = mpsc::channel();
         let body = move || {
@@ -131,7 +132,7 @@ impl Shared {
         if self.world == World::Threads {
             return self.start_thread(handle, task);
         }
-        if context::is_on_loop_of(self.number) {
+        if context::is_on_loop_of(self.id) {
             return start_here(task);
         }
         self.inbox(handle).push(task);
@@ -192,10 +193,10 @@ impl Shared {
             return self.block_on_in_place(handle, future);
         }
         let _runs = Runs(self);
-        let driver = Driver::Loop { runtime: self.number, number: 0 };
+        let driver = Driver::Loop { runtime: self.id, number: 0 };
         let _restore = context::run(handle.clone(), driver);
         let inbox = lock(&self.inboxes)[0].clone();
-        let (mut event_loop, is_new) = match take_own(self.number) {
+        let (mut event_loop, is_new) = match take_own(self.id) {
             Some(event_loop) => (event_loop, false),
             None => match self.world.open_loop(self.options.stack_size) {
                 Ok(event_loop) => (event_loop, true),
@@ -209,7 +210,7 @@ impl Shared {
             future.await
         });
         let ended = event_loop.run_until(root);
-        keep_own(self.number, event_loop);
+        keep_own(self.id, event_loop);
         match ended {
             Ok(Ok(output)) => output,
             Ok(Err(panic)) => resume_unwind(panic),
@@ -241,11 +242,19 @@ impl Shared {
         self.blocking.close();
         let thread_tasks = Vec::from_iter(lock(&self.thread_tasks).values().cloned());
         thread_tasks.iter().filter_map(Weak::upgrade).for_each(|header| header.abort());
-        if let Some(event_loop) = take_own(self.number) {
+        if let Some(event_loop) = take_own(self.id) {
             let _entered = handle.enter();
             drop(event_loop);
         }
         self.threads.wait(patience);
+    }
+
+    pub(super) fn id(&self) -> RuntimeId {
+        self.id
+    }
+
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     pub(super) fn flavor(&self) -> RuntimeFlavor {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+pub use real::time::error::Error;
+
 /// The time limit passed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Elapsed(pub(super) ());

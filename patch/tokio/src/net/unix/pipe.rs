@@ -2,18 +2,23 @@
 
 use std::fs::File;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::BufMut;
 use duality_poller::Direction;
 use duality_runtime::net::SharedDescriptor;
 use real::io::{AsyncRead, AsyncWrite, ReadBuf};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::io::ioctl_fionbio;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::buffer;
+use crate::io::{Interest, Ready};
 
 /// Makes a pipe.
 ///
@@ -37,6 +42,66 @@ pub struct Sender {
 #[derive(Debug)]
 pub struct Receiver {
     pipe: SharedDescriptor,
+}
+
+/// How a named pipe is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    reads_and_writes: bool,
+    is_unchecked: bool,
+}
+
+impl OpenOptions {
+    /// One direction, of a file that must be a pipe.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether to open both directions. So the opener need not wait for a peer, and a reader has no
+    /// end of input.
+    pub fn read_write(&mut self, is_wanted: bool) -> &mut Self {
+        self.reads_and_writes = is_wanted;
+        self
+    }
+
+    /// Whether to take files that are no pipes.
+    pub fn unchecked(&mut self, is_unchecked: bool) -> &mut Self {
+        self.is_unchecked = is_unchecked;
+        self
+    }
+
+    /// Opens the reading end of a named pipe.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `open(2)`. If the file is no pipe.
+    pub fn open_receiver<P: AsRef<Path>>(&self, path: P) -> io::Result<Receiver> {
+        let file = self.open(path.as_ref(), true, self.reads_and_writes)?;
+        match self.is_unchecked {
+            true => Receiver::from_file_unchecked(file),
+            false => Receiver::from_file(file),
+        }
+    }
+
+    /// Opens the writing end of a named pipe.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `open(2)`, such as ENXIO if no reader has opened the pipe. If the file is no
+    /// pipe.
+    pub fn open_sender<P: AsRef<Path>>(&self, path: P) -> io::Result<Sender> {
+        let file = self.open(path.as_ref(), self.reads_and_writes, true)?;
+        match self.is_unchecked {
+            true => Sender::from_file_unchecked(file),
+            false => Sender::from_file(file),
+        }
+    }
+
+    fn open(&self, path: &Path, reads: bool, writes: bool) -> io::Result<File> {
+        let mut options = File::options();
+        options.read(reads).write(writes).custom_flags(libc::O_NONBLOCK).open(path)
+    }
 }
 
 /// Takes a pipe, in non-blocking mode. `mode` is the access that it must not have.
@@ -70,6 +135,24 @@ impl Sender {
         Ok(Self { pipe: take(descriptor, OFlags::RDONLY)? })
     }
 
+    /// Takes a file, which the caller knows to be a pipe in non-blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn from_file_unchecked(file: File) -> io::Result<Self> {
+        Self::from_owned_fd_unchecked(file.into())
+    }
+
+    /// Takes a descriptor, which the caller knows to be of a pipe in non-blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn from_owned_fd_unchecked(descriptor: OwnedFd) -> io::Result<Self> {
+        Ok(Self { pipe: SharedDescriptor::of_nonblocking(descriptor) })
+    }
+
     /// Waits until a write does not wait.
     ///
     /// # Errors
@@ -86,6 +169,20 @@ impl Sender {
     /// `WouldBlock`, and the errors of `write(2)`.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         Ok(rustix::io::write(&self.pipe, bytes)?)
+    }
+
+    /// Like [`writable`](Self::writable), for a future of one's own.
+    pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.pipe.poll_ready(context, Direction::Write)
+    }
+
+    /// Writes several buffers without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`, and the errors of `writev(2)`.
+    pub fn try_write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::writev(&self.pipe, buffers)?)
     }
 }
 
@@ -108,6 +205,24 @@ impl Receiver {
         Ok(Self { pipe: take(descriptor, OFlags::WRONLY)? })
     }
 
+    /// Takes a file, which the caller knows to be a pipe in non-blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn from_file_unchecked(file: File) -> io::Result<Self> {
+        Self::from_owned_fd_unchecked(file.into())
+    }
+
+    /// Takes a descriptor, which the caller knows to be of a pipe in non-blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn from_owned_fd_unchecked(descriptor: OwnedFd) -> io::Result<Self> {
+        Ok(Self { pipe: SharedDescriptor::of_nonblocking(descriptor) })
+    }
+
     /// Waits until a read does not wait.
     ///
     /// # Errors
@@ -123,7 +238,46 @@ impl Receiver {
     ///
     /// `WouldBlock`, and the errors of `read(2)`.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.pipe, buffer)?)
+        let room = buffer.len();
+        self.unless_early(room, rustix::io::read(&self.pipe, buffer)?)
+    }
+
+    /// Like [`readable`](Self::readable), for a future of one's own.
+    pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.pipe.poll_ready(context, Direction::Read)
+    }
+
+    /// Reads into several buffers without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`, and the errors of `readv(2)`.
+    pub fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let room = buffers.iter().map(|buffer| buffer.len()).sum();
+        self.unless_early(room, rustix::io::readv(&self.pipe, buffers)?)
+    }
+
+    /// Reads into a buffer of the crate bytes without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`, and the errors of `read(2)`.
+    pub fn try_read_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
+        let (count, ()) = buffer::fill_bytes(buffer, |free| {
+            let room = free.len();
+            let count = rustix::io::read(&self.pipe, free)?.0.len();
+            Ok((self.unless_early(room, count)?, ()))
+        })?;
+        Ok(count)
+    }
+
+    /// The number of bytes of a read. `WouldBlock` instead of an end of input if no writer has
+    /// opened the pipe yet: read(2) returns 0 in both cases, and poll(2) tells them apart.
+    fn unless_early(&self, room: usize, count: usize) -> io::Result<usize> {
+        match count == 0 && room != 0 && !self.pipe.is_ready(Direction::Read)? {
+            true => Err(io::ErrorKind::WouldBlock.into()),
+            false => Ok(count),
+        }
     }
 }
 
@@ -135,8 +289,8 @@ impl AsyncRead for Receiver {
     ) -> Poll<io::Result<()>> {
         let room = buffer.remaining();
         ready!(self.pipe.poll_moving(context, Direction::Read, room, |pipe| {
-            buffer::fill(buffer, |room| {
-                let count = rustix::io::read(pipe, room)?.0.len();
+            buffer::fill(buffer, |free| {
+                let count = self.unless_early(room, rustix::io::read(pipe, free)?.0.len())?;
                 Ok((count, count))
             })
         }))?;
@@ -176,6 +330,46 @@ impl AsyncWrite for Sender {
 
 macro_rules! descriptor {
     ($($end:ident)+) => {$(
+        impl $end {
+            /// Waits until one of the interests comes true.
+            ///
+            /// # Errors
+            ///
+            /// The errors of `poll(2)`.
+            pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+                Ready::awaited(&self.pipe, interest).await
+            }
+
+            /// Calls `operation` once.
+            ///
+            /// # Errors
+            ///
+            /// The errors of `operation`.
+            pub fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+                operation()
+            }
+
+            /// The descriptor, in non-blocking mode.
+            ///
+            /// # Errors
+            ///
+            /// If no descriptor is left.
+            pub fn into_nonblocking_fd(self) -> io::Result<OwnedFd> {
+                self.as_fd().try_clone_to_owned()
+            }
+
+            /// The descriptor, in blocking mode.
+            ///
+            /// # Errors
+            ///
+            /// If no descriptor is left.
+            pub fn into_blocking_fd(self) -> io::Result<OwnedFd> {
+                let descriptor = self.into_nonblocking_fd()?;
+                ioctl_fionbio(&descriptor, false)?;
+                Ok(descriptor)
+            }
+        }
+
         impl AsFd for $end {
             fn as_fd(&self) -> BorrowedFd<'_> {
                 self.pipe.as_fd()

@@ -2,6 +2,7 @@
 //! line. The lines are the same under every world.
 
 mod common;
+mod descriptors;
 mod sockets;
 mod tasks;
 mod times;
@@ -38,6 +39,8 @@ pieces! {
     sockets::datagrams_in_frames
     sockets::unix_streams
     sockets::unix_datagrams
+    descriptors::named_pipes
+    descriptors::descriptors_of_others
     sockets::a_name_is_looked_up
     sockets::a_proxy
     times::sleeps_and_resets
@@ -56,6 +59,7 @@ pieces! {
     tasks::selects
     tasks::trackers
     tasks::handles
+    tasks::names_of_runtimes
     times::signals
     times::standard_streams
     times::files

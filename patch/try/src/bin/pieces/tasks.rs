@@ -322,6 +322,21 @@ pub(crate) async fn handles() -> Found {
     Ok(format!("{found} {}", ended.await?))
 }
 
+/// A runtime has a name and a number, and may be shut down while a guard exists.
+pub(crate) async fn names_of_runtimes() -> Found {
+    let found = tokio::task::spawn_blocking(|| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().name("till").build().unwrap();
+        let other = tokio::runtime::Runtime::new().unwrap();
+        assert!(runtime.handle().id() != other.handle().id());
+        assert!(tokio::runtime::worker_index().is_none());
+        let _entered = runtime.enter();
+        runtime.shutdown_background();
+        let name = tokio::runtime::Handle::current().name().map(str::to_owned);
+        (name, other.handle().name().is_none())
+    });
+    Ok(format!("{:?}", found.await?))
+}
+
 pub(crate) async fn yields() -> Found {
     let turns = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let mut tasks = JoinSet::new();
