@@ -97,7 +97,7 @@ def secure(connection, backend):
     return context.wrap_socket(connection)
 
 
-ECHO = Kind(b"a line of an echo server\n", clients.line)
+ECHO = Kind(b"a line of an echo server\n", clients.line, holds=b"a line of an echo server\n")
 PAGE = Kind(REQUEST, clients.http)
 
 
@@ -165,6 +165,7 @@ SERVERS = {
     "embedded_cpp": (lambda folder, port, count, backend: ["embedded_cpp"], Kind(b"GET /example HTTP/1.0\r\n\r\n", clients.http, kept=False, holds=b"<h2>This is an example text from a C++ handler</h2>"), False),
     "server_http_ex": (lambda folder, port, count, backend: ["server_http_ex"], Kind(REQUEST, clients.http, kept=False, holds=b"path = /index.html"), False),
     "server_iostream_ex": (lambda folder, port, count, backend: ["server_iostream_ex"], Kind(b"a line\n", clients.line, holds=b"A LINE\n"), False),
+    "tcpechosvr": (lambda folder, port, count, backend: ["tcpechosvr", str(port)], ECHO, False),
     "TestServer": (lambda folder, port, count, backend: ["TestServer", f"--port={port}", "--server-type=threaded"], THRIFT, False),
 }
 

@@ -25,6 +25,10 @@
 
 namespace duality {
 
+// Ends the first parts of coroutines and the resumed parts differently for exceptions. Comes after
+// CoroSplit.
+void settleLandingPads(llvm::Module &module);
+
 // The attributes of a function and of its parameters that its coroutine keeps. With `throws`,
 // exceptions may leave the function.
 llvm::AttributeList attributesOfCoroutine(const llvm::Function &original, bool throws);
@@ -83,6 +87,7 @@ private:
 
   // exceptions.cpp
   void catchAll();
+  void leaveWith(llvm::IRBuilder<> &builder, llvm::Value *value, bool brought);
   llvm::CallInst *callOf(llvm::InvokeInst &invoke);
   void protect();
   void throwAgain(llvm::IRBuilder<> &builder, llvm::Value *held);
@@ -118,6 +123,8 @@ private:
   llvm::BasicBlock *thrown = nullptr; // the landing pad of calls for which the program has none
   llvm::BasicBlock *raise = nullptr;  // where `exception` leaves the coroutine
   llvm::PHINode *exception = nullptr;
+  // Whether the unwinder has brought `exception` here, and may take it further.
+  llvm::PHINode *in_flight = nullptr;
   // State of the call that is being lowered: the block for its exceptions, and the values of the
   // program's phis in that block. The last field has the calls that replace this call and may
   // throw.

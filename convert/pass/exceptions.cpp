@@ -1,23 +1,28 @@
 // Exceptions of C++ in a coroutine.
 //
 // In its first part, a coroutine has its caller on the stack, and an exception goes to the caller
-// as usual. A coroutine that was resumed has the trampoline below it. So the coroutine catches an
-// exception that would leave it, and passes it to the parent by `rt_thrown`:
+// as usual. The search for a handler passes over the coroutine, which only frees its frame. A
+// coroutine that was resumed has the trampoline below it. So the coroutine catches an exception
+// that would leave it, and passes it to the parent by `rt_thrown`:
 //
 // ```text
 //   a call that may throw      an invoke. Where the program has no landing pad, it unwinds to
 //                              `thrown`
-//   each landing pad           catches all, so that the search for a handler ends in this frame
+//   each landing pad           in the first part, cleans up
+//                              in resumed parts, catches all: the search ends in this frame
 //   resume                     goes to `raise`
 //
 //   raise:     free the frame
-//              parent == null ?  rt_rethrow(exception): the caller is on the stack
-//                             :  rt_thrown = exception, rt_next = parent, end
+//              parent != null ?  rt_thrown = exception, rt_next = parent, end
+//              in flight ?       resume: the unwinder goes on to the caller
+//                        :       rt_rethrow(exception): a call on a side stack has thrown it
 //   resumed:   rt_thrown ?       rt_thrown = null, then as if the awaited call had thrown it here
 // ```
 //
 // CoroSplit does not know these exceptions. The pass lowers an invoke that waits like a call.
 // Afterwards the calls that replace the invoke become invokes with its landing pad (`protect`).
+// Both parts come from one body, so landing pads catch a type that stands for all exceptions
+// (`ANY`). After CoroSplit, `settleLandingPads` makes them clean up or catch all.
 //
 // A call on a side stack leaves its exception in its pack. If the thread ends in the call
 // (pthread_exit, cancellation), glibc unwinds the side stack by force. The unwinding goes on to the
@@ -39,11 +44,38 @@ LandingPadInst *landingPad(IRBuilder<> &builder, Runtime &runtime) {
   return builder.CreateLandingPad(StructType::get(runtime.pointer(), runtime.integer()), 1);
 }
 
-void catchAllIn(LandingPadInst &pad) {
+constexpr const char *ANY = "duality.any.exception";
+
+Constant *all(LLVMContext &context) {
+  return ConstantPointerNull::get(PointerType::getUnqual(context));
+}
+
+bool catches(const LandingPadInst &pad, const Constant *type) {
   for (unsigned index = 0; index < pad.getNumClauses(); index++) {
-    if (pad.isCatch(index) && isa<ConstantPointerNull>(pad.getClause(index))) return;
+    if (pad.isCatch(index) && pad.getClause(index) == type) return true;
   }
-  pad.addClause(ConstantPointerNull::get(PointerType::getUnqual(pad.getContext())));
+  return false;
+}
+
+void catchAnyIn(LandingPadInst &pad) {
+  if (catches(pad, all(pad.getContext()))) return;
+  Module *module = pad.getModule();
+  pad.addClause(module->getOrInsertGlobal(ANY, Type::getInt8Ty(pad.getContext())));
+}
+
+// Replaces `any` by a clean-up, or by a null pointer, which catches all.
+void settle(LandingPadInst &pad, const Constant *any, bool cleans) {
+  auto *settled = LandingPadInst::Create(pad.getType(), pad.getNumClauses(), "", pad.getIterator());
+  settled->setDebugLoc(pad.getDebugLoc());
+  settled->setCleanup(pad.isCleanup() || cleans);
+  for (unsigned index = 0; index < pad.getNumClauses(); index++) {
+    Constant *clause = pad.getClause(index);
+    if (clause != any) settled->addClause(clause);
+    else if (!cleans) settled->addClause(all(pad.getContext()));
+  }
+  settled->takeName(&pad);
+  pad.replaceAllUsesWith(settled);
+  pad.eraseFromParent();
 }
 
 } // namespace
@@ -58,7 +90,7 @@ void Coroutine::catchAll() {
   SmallVector<ResumeInst *, 4> resumes;
   for (Instruction &instruction : instructions(function)) {
     if (auto *resume = dyn_cast<ResumeInst>(&instruction)) resumes.push_back(resume);
-    if (auto *pad = dyn_cast<LandingPadInst>(&instruction)) catchAllIn(*pad);
+    if (auto *pad = dyn_cast<LandingPadInst>(&instruction)) catchAnyIn(*pad);
   }
   thrown = BasicBlock::Create(context, "thrown", &function);
   raise = BasicBlock::Create(context, "raise", &function);
@@ -66,19 +98,24 @@ void Coroutine::catchAll() {
   if (DISubprogram *program = function.getSubprogram())
     builder.SetCurrentDebugLocation(DILocation::get(context, program->getLine(), 0, program));
   LandingPadInst *pad = landingPad(builder, runtime);
-  catchAllIn(*pad);
+  catchAnyIn(*pad);
   Value *caught = builder.CreateExtractValue(pad, 0);
-  builder.CreateBr(raise);
   builder.SetInsertPoint(raise);
   exception = builder.CreatePHI(runtime.pointer(), 4, "exception");
-  exception->addIncoming(caught, thrown);
+  in_flight = builder.CreatePHI(builder.getInt1Ty(), 4, "in.flight");
+  builder.SetInsertPoint(thrown);
+  leaveWith(builder, caught, true);
   for (ResumeInst *resume : resumes) {
     builder.SetInsertPoint(resume);
-    exception->addIncoming(builder.CreateExtractValue(resume->getValue(), 0),
-                           resume->getParent());
-    builder.CreateBr(raise);
+    leaveWith(builder, builder.CreateExtractValue(resume->getValue(), 0), true);
     resume->eraseFromParent();
   }
+}
+
+void Coroutine::leaveWith(IRBuilder<> &builder, Value *value, bool brought) {
+  exception->addIncoming(value, builder.GetInsertBlock());
+  in_flight->addIncoming(builder.getInt1(brought), builder.GetInsertBlock());
+  builder.CreateBr(raise);
 }
 
 // Makes a call in place of an invoke that waits.
@@ -113,8 +150,7 @@ void Coroutine::protect() {
 void Coroutine::throwAgain(IRBuilder<> &builder, Value *held) {
   if (unwind == thrown) {
     // No code in this function catches the exception.
-    exception->addIncoming(held, builder.GetInsertBlock());
-    builder.CreateBr(raise);
+    leaveWith(builder, held, false);
     return;
   }
   FunctionCallee again =
@@ -164,7 +200,7 @@ void Coroutine::hold(CallInst &call, StructType *pack) {
   auto *pass = BasicBlock::Create(context, "pass", thunk);
   IRBuilder<> builder(caught);
   LandingPadInst *pad = landingPad(builder, runtime);
-  catchAllIn(*pad);
+  pad->addClause(all(context));
   Value *held = builder.CreateExtractValue(pad, 0);
   // The class of a forced unwinding is zero.
   Value *kind = builder.CreateLoad(runtime.size(), held);
@@ -190,6 +226,8 @@ Coroutine::leaveByException(function_ref<void(IRBuilder<> &)> free_frame) {
   LLVMContext &context = function.getContext();
   auto *to_parent = BasicBlock::Create(context, "to.parent", &function);
   auto *to_caller = BasicBlock::Create(context, "to.caller", &function);
+  auto *go_on = BasicBlock::Create(context, "unwind.on", &function);
+  auto *begin = BasicBlock::Create(context, "unwind", &function);
   IRBuilder<> builder(raise);
   if (DISubprogram *program = function.getSubprogram())
     builder.SetCurrentDebugLocation(DILocation::get(context, program->getLine(), 0, program));
@@ -198,6 +236,12 @@ Coroutine::leaveByException(function_ref<void(IRBuilder<> &)> free_frame) {
 
   builder.SetInsertPoint(to_caller);
   free_frame(builder);
+  builder.CreateCondBr(in_flight, go_on, begin);
+  builder.SetInsertPoint(go_on);
+  auto *type = StructType::get(runtime.pointer(), runtime.integer());
+  Value *none = Constant::getNullValue(type);
+  builder.CreateResume(builder.CreateInsertValue(none, exception, 0));
+  builder.SetInsertPoint(begin);
   FunctionCallee again =
       runtime.function("rt_rethrow", runtime.nothing(), {runtime.pointer()});
   builder.CreateCall(again, {exception})->setDoesNotReturn();
@@ -209,6 +253,22 @@ Coroutine::leaveByException(function_ref<void(IRBuilder<> &)> free_frame) {
   free_frame(builder);
   builder.CreateBr(suspended);
   return to_parent;
+}
+
+// A coroutine that was resumed returns nothing. The first part returns a handle.
+void settleLandingPads(Module &module) {
+  GlobalVariable *any = module.getNamedGlobal(ANY);
+  if (!any) return;
+  for (Function &function : module) {
+    SmallVector<LandingPadInst *, 16> pads;
+    for (Instruction &instruction : instructions(function)) {
+      auto *pad = dyn_cast<LandingPadInst>(&instruction);
+      if (pad && catches(*pad, any)) pads.push_back(pad);
+    }
+    bool is_first = !function.getReturnType()->isVoidTy();
+    for (LandingPadInst *pad : pads) settle(*pad, any, is_first);
+  }
+  any->eraseFromParent();
 }
 
 } // namespace duality

@@ -2,7 +2,7 @@
 // at the start of full link-time optimisation. At that time the whole program is one module, and
 // each of its files has been optimised.
 
-#include "converter.h"
+#include "coroutine.h"
 #include "once.h"
 #include "report.h"
 
@@ -105,6 +105,14 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
   static bool isRequired() { return true; }
 };
 
+struct SettlePass : PassInfoMixin<SettlePass> {
+  PreservedAnalyses run(Module &module, ModuleAnalysisManager &) {
+    duality::settleLandingPads(module);
+    return PreservedAnalyses::none();
+  }
+  static bool isRequired() { return true; }
+};
+
 struct ReportPass : PassInfoMixin<ReportPass> {
   std::shared_ptr<Link> link;
   explicit ReportPass(std::shared_ptr<Link> link) : link(std::move(link)) {}
@@ -127,6 +135,7 @@ void addPasses(ModulePassManager &passes, OptimizationLevel level) {
     passes.addPass(createModuleToFunctionPassAdaptor(SimplifyCFGPass()));
   passes.addPass(
       createModuleToPostOrderCGSCCPassAdaptor(CoroSplitPass(level != OptimizationLevel::O0)));
+  passes.addPass(SettlePass());
   passes.addPass(ReportPass(link));
   passes.addPass(CoroCleanupPass());
   passes.addPass(GlobalDCEPass());

@@ -18,8 +18,7 @@
 
 static void *run(void *state) {
   std::unique_ptr<std::thread::_State> owned(static_cast<std::thread::_State *>(state));
-  // An exception that leaves the thread ends the process.
-  [&]() noexcept { owned->_M_run(); }();
+  owned->_M_run();
   return nullptr;
 }
 

@@ -8,6 +8,7 @@
 #include <exception>
 #include <future>
 #include <stdexcept>
+#include <thread>
 
 #include <cxxabi.h>
 #include <pthread.h>
@@ -104,8 +105,21 @@ static void *packages(void *argument) {
   return nullptr;
 }
 
+// libstdc++ starts these threads.
+static void leave_std_threads() {
+  std::thread threads[4];
+  for (std::thread &thread : threads) {
+    thread = std::thread([] {
+      Guard guard;
+      leaves(true);
+    });
+  }
+  for (std::thread &thread : threads) thread.join();
+}
+
 int main() {
   if (sem_init(&never, 0, 0)) fail("sem_init");
+  leave_std_threads();
   void *(*const starts[])(void *) = {handles, passes_by, packages, leaves_aside};
   const int count = 60;
   pthread_t threads[count];

@@ -152,6 +152,20 @@ static void of_pthread() {
 
 static const char *name;
 
+// Without a handler, no destructor runs.
+struct Says {
+  ~Says() {
+    wait();
+    std::printf("%s: unwound\n", name);
+  }
+};
+__attribute__((noinline)) static void has_not_waited(int depth) {
+  Says says;
+  if (depth == 0) throw depth;
+  has_not_waited(depth - 1);
+}
+static void never_waited() { has_not_waited(3); }
+
 [[noreturn]] static void terminated() {
   std::exception_ptr now = std::current_exception();
   const char *what = now ? "another" : "none";
@@ -191,6 +205,7 @@ static void ends(const char *of, void (*start)()) {
 
 int main() {
   ends("no handler", no_handler);
+  ends("never waited", never_waited);
   ends("noexcept", is_noexcept);
   ends("two at once", two_at_once);
   ends("nothing handled", nothing_handled);

@@ -40,10 +40,11 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     driver.write_sources(&source(workspace).join("tests"))?;
     driver.write_sources_of_libraries()?;
     driver.write_sources_of_ends()?;
-    let steps: [(&str, Test); 14] = [
+    let steps: [(&str, Test); 15] = [
         ("the same link", Driver::again),
         ("an archive", Driver::archive),
         ("a language", Driver::language),
+        ("C by both compilers", Driver::unchanged),
         ("C++", Driver::cxx),
         ("waits of C++", Driver::waits),
         ("a library that joins", Driver::joined),
@@ -119,7 +120,7 @@ impl Driver {
              static void *computes(void *argument) { return argument; }\n\
              int main(void) { run(waits, NULL); run(computes, NULL); run(computes, NULL); return 0; }\n",
         )?;
-        for name in ["test.h", "check.h", "coroutines.cc"] {
+        for name in ["test.h", "check.h", "cleanup.c", "coroutines.cc"] {
             fs::copy(tests.join(name), self.work.join(name))
                 .map_err(|error| format!("{name}: {error}"))?;
         }
@@ -278,6 +279,34 @@ impl Driver {
         }
         self.succeeds("-x c-header test.h -o test.pch")?;
         self.succeeds("-include-pch test.pch -c waits.c -o waits.o").map(|_| ())
+    }
+
+    /// What C++ needs changes no byte of a program in C, and keeps no account of exceptions there.
+    fn unchanged(&self) -> Result<(), String> {
+        for (name, language) in [("cc", ""), ("c++", "-x c ")] {
+            for line in [
+                format!("{language}-O2 -w -pthread -c cleanup.c -o by_{name}.o"),
+                format!("-pthread by_{name}.o -Wl,--lto-emit-asm -o by_{name}"),
+            ] {
+                self.succeeds_with(&mut self.compiler(name, &line), &line)?;
+            }
+        }
+        let read =
+            |name: &str| fs::read(self.work.join(name)).map_err(|error| format!("{name}: {error}"));
+        if read("by_cc.o")? != read("by_c++.o")? {
+            return Err("the objects differ".into());
+        }
+        let code = read("by_cc.lto.s")?;
+        if code != read("by_c++.lto.s")? {
+            return Err("the programs differ".into());
+        }
+        let code = String::from_utf8_lossy(&code).into_owned();
+        let kept = ["rt_thrown", "rt_rethrow", "__gxx_personality", ".cfi_lsda"];
+        match kept.iter().find(|what| code.contains(**what)) {
+            Some(what) => Err(format!("a program in C has {what}")),
+            None if code.contains("rt_spawn") => Ok(()),
+            None => Err("the program was not converted".into()),
+        }
     }
 
     /// The C++ compiler converts threads of C++. The C compiler names what it cannot convert.
