@@ -2,6 +2,7 @@
 //! line. The lines are the same under every world.
 
 mod common;
+mod processes;
 mod sockets;
 mod tasks;
 mod times;
@@ -58,6 +59,9 @@ pieces! {
     tasks::handles
     times::signals
     times::standard_streams
+    processes::outputs_and_statuses
+    processes::much_goes_through_a_child
+    processes::children_are_killed
     times::files
     tasks::yields
 }
