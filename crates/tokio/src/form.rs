@@ -7,6 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::client::ClientInfo;
 use crate::failure::in_full;
 use crate::instance::Instance;
 
@@ -16,6 +17,7 @@ type Making = Pin<Box<dyn Future<Output = io::Result<Instance>> + Send>>;
 #[derive(Clone)]
 pub(crate) struct Form {
     make: Arc<dyn Fn() -> Making + Send + Sync>,
+    client_info: ClientInfo,
 }
 
 impl Form {
@@ -32,7 +34,12 @@ impl Form {
             let made = factory();
             Box::pin(async move { made.await.map(instance).map_err(cannot_be_made) })
         });
-        Self { make }
+        Self { make, client_info: ClientInfo::default() }
+    }
+
+    /// The same application, which knows its clients.
+    pub(crate) fn with_client_info(self, client_info: ClientInfo) -> Self {
+        Self { client_info, ..self }
     }
 
     /// Makes an instance for the runtime that this function is called on.
@@ -41,7 +48,8 @@ impl Form {
     ///
     /// Returns the application's own errors.
     pub(crate) fn instance(&self) -> impl Future<Output = io::Result<Instance>> + Send + use<> {
-        (self.make)()
+        let (making, client_info) = ((self.make)(), self.client_info.clone());
+        async move { Ok(making.await?.with_client_info(client_info)) }
     }
 }
 

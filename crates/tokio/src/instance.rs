@@ -31,9 +31,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Duration, sleep};
 
 use crate::beside::Tasks;
+use crate::client::{Client, ClientInfo};
 use crate::drain::Closing;
 use crate::failure::of_connection;
-use crate::requests::{Answer, Begun, Requests};
+use crate::requests::{Answer, Requests};
 
 /// The time in which a client must send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
@@ -41,14 +42,15 @@ const HEAD: Duration = Duration::from_secs(30);
 /// A connection that is being served, until it ends.
 pub(crate) type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-type OnOurs = dyn Fn(duality_runtime::net::TcpStream) -> Serving + Send + Sync;
-type OnTokio = dyn Fn(TcpStream, Closing) -> Serving + Send + Sync;
+type OnOurs = dyn Fn(duality_runtime::net::TcpStream, Client) -> Serving + Send + Sync;
+type OnTokio = dyn Fn(TcpStream, Client, Closing) -> Serving + Send + Sync;
 
 /// See the [module](self). A clone stands for the same instance.
 #[derive(Clone)]
 pub(crate) struct Instance {
     on_tokio: Arc<OnTokio>,
     on_ours: Arc<OnOurs>,
+    client_info: ClientInfo,
 }
 
 impl Instance {
@@ -63,28 +65,39 @@ impl Instance {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let of_ours = service.clone();
-        let on_tokio = Arc::new(move |stream, closing: Closing| -> Serving {
+        let on_tokio = Arc::new(move |stream, client, closing: Closing| -> Serving {
             let service = service.clone();
             Box::pin(async move {
                 let builder = builder(TokioExecutor::new(), TokioTimer::new());
-                serve(&builder, TokioIo::new(stream), service, closing.requested()).await
+                let requests = Requests::new(service, client);
+                serve(&builder, TokioIo::new(stream), requests, closing.requested()).await
             })
         });
-        let on_ours = Arc::new(move |stream| -> Serving {
+        let on_ours = Arc::new(move |stream, client| -> Serving {
             let service = of_ours.clone();
-            Box::pin(async move { serve(&builder(Tasks, Timer), stream, service, drained()).await })
+            Box::pin(async move {
+                let requests = Requests::new(service, client);
+                serve(&builder(Tasks, Timer), stream, requests, drained()).await
+            })
         });
-        Self { on_tokio, on_ours }
+        Self { on_tokio, on_ours, client_info: ClientInfo::default() }
+    }
+
+    /// The same instance, with an extension for the requests of each client.
+    pub(crate) fn with_client_info(self, client_info: ClientInfo) -> Self {
+        Self { client_info, ..self }
     }
 
     /// Serves a connection on the runtime of tokio that this function is called on.
     pub(crate) fn serve_on_tokio(&self, stream: TcpStream, closing: Closing) -> Serving {
-        (self.on_tokio)(stream, closing)
+        let client = self.client_info.of(|| stream.peer_addr());
+        (self.on_tokio)(stream, client, closing)
     }
 
     /// Serves a connection in a world of our runtime, on a kernel thread that has entered tokio.
     pub(crate) fn serve_on_ours(&self, stream: duality_runtime::net::TcpStream) -> Serving {
-        (self.on_ours)(stream)
+        let client = self.client_info.of(|| stream.peer_addr());
+        (self.on_ours)(stream, client)
     }
 }
 
@@ -113,7 +126,7 @@ fn builder<E>(
 async fn serve<I, S, B, E>(
     builder: &Builder<E>,
     stream: I,
-    service: S,
+    requests: Requests<S>,
     close: impl Future<Output = ()>,
 ) -> io::Result<()>
 where
@@ -125,8 +138,7 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     E: HttpServerConnExec<Answer<S::Future>, B>,
 {
-    let begun = Begun::default();
-    let requests = Requests::new(service, begun.clone());
+    let begun = requests.begun().clone();
     let mut connection = pin!(builder.serve_connection_with_upgrades(stream, requests));
     let mut close = pin!(close);
     let ended = poll_fn(|context| match connection.as_mut().poll(context) {

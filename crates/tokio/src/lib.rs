@@ -16,6 +16,7 @@
 
 mod app;
 mod beside;
+mod client;
 mod door;
 mod drain;
 mod failure;
