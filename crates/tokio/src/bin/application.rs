@@ -1,7 +1,9 @@
 //! The application of the tests: the features of axum, tokio and hyper, in one page each.
 
 use std::convert::Infallible;
+use std::env;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::task::{Context, Poll, ready};
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, header};
 use axum::routing::{get, post};
 use duality_runtime::drain;
@@ -77,20 +80,31 @@ async fn ask(host: &str) -> io::Result<String> {
     Ok(reply.lines().last().unwrap_or_default().to_owned())
 }
 
+async fn client(ConnectInfo(address): ConnectInfo<SocketAddr>) -> String {
+    format!("{address}!")
+}
+
 async fn panics() -> &'static str {
     panic!("as the test asks for")
 }
 
 async fn router() -> io::Result<Router> {
+    if env::var_os("APPLICATION_FAILS").is_some() {
+        return Err(io::Error::other("as the test asks for"));
+    }
     Ok(Router::new()
         .route("/", get(async || "hello"))
         .route("/echo", post(async |body: Bytes| body))
         .route("/spawned", get(spawned))
         .route("/outgoing", get(outgoing))
         .route("/until-drained", get(until_drained))
+        .route("/client", get(client))
         .route("/panics", get(panics)))
 }
 
 fn main() -> ExitCode {
-    duality_tokio::App::axum("application", router).independent_connections().main()
+    duality_tokio::App::axum("application", router)
+        .connect_info(ConnectInfo)
+        .independent_connections()
+        .main()
 }
