@@ -91,6 +91,28 @@ members! {
     uthreads_on_uring ["uthreads", "--poller=uring"]
 }
 
+/// The first runtime goes on until the last request of all runtimes is answered.
+#[test]
+fn cores_share_what_the_first_has_made() {
+    let server = serve(&["tokio-per-core", "--cores=2"]);
+    let request = "POST /shared HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n1";
+    let reply = ask(&mut server.connect(), &format!("{request}2"), "!");
+    assert!(reply.ends_with("shared!"), "{reply}");
+    let begin = |_| {
+        let mut stream = server.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let streams: Vec<_> = (0..16).map(begin).collect();
+    server.signal(Signal::TERM);
+    for mut stream in streams {
+        let reply = ask(&mut stream, "2", "!");
+        assert!(reply.ends_with("shared!"), "{reply}");
+    }
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+}
+
 #[test]
 fn every_member_has_tests() {
     let carries = |member: &&dyn Architecture| {

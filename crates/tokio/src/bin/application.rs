@@ -18,6 +18,8 @@ use duality_runtime::drain;
 use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::{OnceCell, oneshot};
 use tokio::time::{Interval, interval, sleep};
 
 /// A reply in two parts. The second part comes once the server drains.
@@ -84,6 +86,24 @@ async fn client(ConnectInfo(address): ConnectInfo<SocketAddr>) -> String {
     format!("{address}!")
 }
 
+/// Answers by a task of the first runtime, once the whole request has come.
+async fn shared(_: Bytes) -> Result<&'static str, &'static str> {
+    static QUESTIONS: OnceCell<Sender<oneshot::Sender<()>>> = OnceCell::const_new();
+    let questions = QUESTIONS.get_or_init(async || {
+        let (ask, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
+        tokio::spawn(async move {
+            while let Some(answer) = asked.recv().await {
+                let _ = answer.send(());
+            }
+        });
+        ask
+    });
+    let (answer, answered) = oneshot::channel();
+    let sent = questions.await.send(answer).await;
+    sent.map_err(|_| "the task has ended!")?;
+    answered.await.map(|()| "shared!").map_err(|_| "the task has ended!")
+}
+
 async fn panics() -> &'static str {
     panic!("as the test asks for")
 }
@@ -99,6 +119,7 @@ async fn router() -> io::Result<Router> {
         .route("/outgoing", get(outgoing))
         .route("/until-drained", get(until_drained))
         .route("/client", get(client))
+        .route("/shared", post(shared))
         .route("/panics", get(panics)))
 }
 
