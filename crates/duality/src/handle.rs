@@ -44,9 +44,12 @@ impl Handle {
         let server = bind(service, architecture, address, options)?;
         let (address, scope) = (server.address(), Scope::new());
         let own = scope.clone();
-        let thread = thread::Builder::new()
-            .name("duality-server".into())
-            .spawn(move || own.enter(|| architecture.serve(server)))?;
+        let thread = thread::Builder::new().name("duality-server".into()).spawn(move || {
+            own.enter(|| {
+                server.service.prepare_for(architecture)?;
+                architecture.serve(server)
+            })
+        })?;
         Ok(Self { address, architecture: architecture.name(), scope, thread: Some(thread) })
     }
 

@@ -3,15 +3,17 @@
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use duality::Service;
-use duality_architectures::{Needs, Served};
+use duality_architectures::Needs;
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use hyper_util::service::TowerToHyperService;
 
+use crate::client::ClientInfo;
 use crate::form::Form;
 use crate::instance::Instance;
 use crate::{layouts, ours};
@@ -113,6 +115,17 @@ impl App {
         self
     }
 
+    /// Adds what `info` makes of the client's address to each request, as an extension. For axum,
+    /// this is its own type, `.connect_info(axum::extract::ConnectInfo)`: then handlers can extract
+    /// `ConnectInfo<SocketAddr>`, as with `into_make_service_with_connect_info`.
+    pub fn connect_info<T: Clone + Send + Sync + 'static>(
+        mut self,
+        info: impl Fn(SocketAddr) -> T + Send + Sync + 'static,
+    ) -> Self {
+        self.form = self.form.with_client_info(ClientInfo::new(info));
+        self
+    }
+
     /// Declares that no connection sees another connection's changes in memory. Each connection may
     /// then have its own process, so fork, prefork and tokio-prefork can carry the application.
     ///
@@ -126,8 +139,7 @@ impl App {
     /// services.
     pub fn into_service(self) -> Service {
         let Self { name, form, needs, page } = self;
-        let served =
-            Served::new(&name, needs, ours::handler(form.clone())).with_foreign(form.clone());
+        let served = ours::served(&name, needs, form.clone()).with_foreign(form.clone());
         let service = Service::of(served)
             .with_architectures(layouts::ALL)
             .beside(layouts::RUNTIME)

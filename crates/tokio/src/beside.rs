@@ -41,25 +41,35 @@ impl<F: Future<Output = io::Result<()>>> Future for Beside<F> {
     }
 }
 
+/// Waits for a future that uses tokio. Call this function on a thread that serves no connection.
+///
+/// # Errors
+///
+/// Fails when no descriptor is left.
+pub(crate) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+    Ok(runtime()?.block_on(future))
+}
+
 /// Enters the runtime beside our architectures, once for each kernel thread.
 fn enter() -> io::Result<()> {
-    static BESIDE: OnceLock<io::Result<Runtime>> = OnceLock::new();
     thread_local! {
         static HAS_ENTERED: Cell<bool> = const { Cell::new(false) };
     }
-    if HAS_ENTERED.get() {
-        return Ok(());
+    if !HAS_ENTERED.get() {
+        // The thread stays in tokio as long as it lives: guards must be dropped in order, and tasks
+        // of one thread interleave.
+        mem::forget(runtime()?.enter());
+        HAS_ENTERED.set(true);
     }
-    match BESIDE.get_or_init(|| runtimes::multi_thread(1)) {
-        Ok(runtime) => {
-            // The thread stays in tokio as long as it lives: guards must be dropped in order, and
-            // tasks of one thread interleave.
-            mem::forget(runtime.enter());
-            HAS_ENTERED.set(true);
-            Ok(())
-        }
-        Err(error) => Err(io::Error::new(error.kind(), format!("tokio's runtime beside: {error}"))),
-    }
+    Ok(())
+}
+
+fn runtime() -> io::Result<&'static Runtime> {
+    static BESIDE: OnceLock<io::Result<Runtime>> = OnceLock::new();
+    BESIDE
+        .get_or_init(|| runtimes::multi_thread(1))
+        .as_ref()
+        .map_err(|error| io::Error::new(error.kind(), format!("tokio's runtime beside: {error}")))
 }
 
 /// Spawns the futures that hyper runs beside a connection, such as the streams of HTTP/2.

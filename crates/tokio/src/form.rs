@@ -7,6 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::client::ClientInfo;
 use crate::failure::in_full;
 use crate::instance::Instance;
 use crate::socket::Security;
@@ -18,6 +19,7 @@ type Making = Pin<Box<dyn Future<Output = io::Result<Instance>> + Send>>;
 pub(crate) struct Form {
     make: Arc<dyn Fn() -> Making + Send + Sync>,
     security: Security,
+    client_info: ClientInfo,
 }
 
 impl Form {
@@ -34,7 +36,7 @@ impl Form {
             let made = factory();
             Box::pin(async move { made.await.map(instance).map_err(cannot_be_made) })
         });
-        Self { make, security: Security::default() }
+        Self { make, security: Security::default(), client_info: ClientInfo::default() }
     }
 
     /// The same application, served by TLS on tokio's layouts.
@@ -43,14 +45,20 @@ impl Form {
         Self { security, ..self }
     }
 
+    /// The same application, which knows its clients.
+    pub(crate) fn with_client_info(self, client_info: ClientInfo) -> Self {
+        Self { client_info, ..self }
+    }
+
     /// Makes an instance for the runtime that this function is called on.
     ///
     /// # Errors
     ///
     /// Returns the application's own errors.
     pub(crate) fn instance(&self) -> impl Future<Output = io::Result<Instance>> + Send + use<> {
-        let (making, security) = ((self.make)(), self.security.clone());
-        async move { Ok(making.await?.secured(security)) }
+        let Self { security, client_info, .. } = self.clone();
+        let making = (self.make)();
+        async move { Ok(making.await?.secured(security).with_client_info(client_info)) }
     }
 }
 

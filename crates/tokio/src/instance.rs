@@ -33,9 +33,10 @@ use tokio::time::{Duration, sleep};
 
 use crate::arrived::{Arrived, Found, Quiet};
 use crate::beside::Tasks;
+use crate::client::{Client, ClientInfo};
 use crate::drain::Closing;
 use crate::failure::of_connection;
-use crate::requests::{Answer, Begun, Requests};
+use crate::requests::{Answer, Requests};
 use crate::socket::{Security, Socket};
 
 /// The time in which a client must send the head of a request.
@@ -49,8 +50,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// A connection that is being served, until it ends.
 pub(crate) type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-type OnOurs = dyn Fn(OurStream) -> Serving + Send + Sync;
-type OnTokio = dyn Fn(TcpStream, Security, Closing) -> Serving + Send + Sync;
+type OnOurs = dyn Fn(OurStream, Client) -> Serving + Send + Sync;
+type OnTokio = dyn Fn(TcpStream, Security, Client, Closing) -> Serving + Send + Sync;
 
 /// See the [module](self). A clone stands for the same instance.
 #[derive(Clone)]
@@ -58,6 +59,7 @@ pub(crate) struct Instance {
     on_tokio: Arc<OnTokio>,
     on_ours: Arc<OnOurs>,
     security: Security,
+    client_info: ClientInfo,
 }
 
 impl Instance {
@@ -72,26 +74,30 @@ impl Instance {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let of_ours = service.clone();
-        let on_tokio = Arc::new(move |stream, security: Security, closing: Closing| -> Serving {
-            let service = service.clone();
-            Box::pin(async move {
-                let mut closing = pin!(closing.requested());
-                let Some(socket) = begin(security.begin(stream), closing.as_mut()).await? else {
-                    return Ok(());
-                };
-                let builder = builder(TokioExecutor::new(), TokioTimer::new());
-                let builder = speaking(builder, socket.agreed_protocol().as_deref());
-                serve(&builder, TokioIo::new(socket), service, closing).await
-            })
-        });
-        let on_ours = Arc::new(move |stream: OurStream| -> Serving {
+        let on_tokio =
+            Arc::new(move |stream, security: Security, client, closing: Closing| -> Serving {
+                let service = service.clone();
+                Box::pin(async move {
+                    let mut closing = pin!(closing.requested());
+                    let Some(socket) = begin(security.begin(stream), closing.as_mut()).await?
+                    else {
+                        return Ok(());
+                    };
+                    let builder = builder(TokioExecutor::new(), TokioTimer::new());
+                    let builder = speaking(builder, socket.agreed_protocol().as_deref());
+                    let requests = Requests::new(service, client);
+                    serve(&builder, TokioIo::new(socket), requests, closing).await
+                })
+            });
+        let on_ours = Arc::new(move |stream: OurStream, client| -> Serving {
             let service = of_ours.clone();
             Box::pin(async move {
                 let builder = speaking(builder(Tasks, Timer), agreed_protocol(&stream).as_deref());
-                serve(&builder, stream, service, drained()).await
+                serve(&builder, stream, Requests::new(service, client), drained()).await
             })
         });
-        Self { on_tokio, on_ours, security: Security::default() }
+        let (security, client_info) = Default::default();
+        Self { on_tokio, on_ours, security, client_info }
     }
 
     /// The same instance, with a handshake of TLS before each connection on tokio, if `security`
@@ -100,14 +106,21 @@ impl Instance {
         Self { security, ..self }
     }
 
+    /// The same instance, with an extension for the requests of each client.
+    pub(crate) fn with_client_info(self, client_info: ClientInfo) -> Self {
+        Self { client_info, ..self }
+    }
+
     /// Serves a connection on the runtime of tokio that this function is called on.
     pub(crate) fn serve_on_tokio(&self, stream: TcpStream, closing: Closing) -> Serving {
-        (self.on_tokio)(stream, self.security.clone(), closing)
+        let client = self.client_info.of(|| stream.peer_addr());
+        (self.on_tokio)(stream, self.security.clone(), client, closing)
     }
 
     /// Serves a connection in a world of our runtime, on a kernel thread that has entered tokio.
     pub(crate) fn serve_on_ours(&self, stream: OurStream) -> Serving {
-        (self.on_ours)(stream)
+        let client = self.client_info.of(|| stream.peer_addr());
+        (self.on_ours)(stream, client)
     }
 }
 
@@ -173,7 +186,7 @@ async fn begin(
 async fn serve<I, S, B, E>(
     builder: &Builder<E>,
     stream: I,
-    service: S,
+    requests: Requests<S>,
     close: impl Future<Output = ()>,
 ) -> io::Result<()>
 where
@@ -185,8 +198,7 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     E: HttpServerConnExec<Answer<S::Future>, B>,
 {
-    let begun = Begun::default();
-    let requests = Requests::new(service, begun.clone());
+    let begun = requests.begun().clone();
     let (stream, look) = Arrived::new(stream);
     let mut connection = pin!(builder.serve_connection_with_upgrades(stream, requests));
     let mut close = pin!(close);

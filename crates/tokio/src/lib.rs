@@ -17,6 +17,7 @@
 mod app;
 mod arrived;
 mod beside;
+mod client;
 mod door;
 mod drain;
 mod failure;

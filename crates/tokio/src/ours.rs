@@ -14,16 +14,22 @@
 
 use std::sync::Arc;
 
-use duality_architectures::Handler;
+use duality_architectures::{Handler, Needs, Served};
 use tokio::sync::OnceCell;
 
-use crate::beside::Beside;
+use crate::beside::{self, Beside};
 use crate::form::Form;
 use crate::refusal;
 
-/// The handler of the application's connections.
-pub(crate) fn handler(form: Form) -> Handler {
+/// The application, with a handler of its connections. A process makes one instance, before it
+/// serves. A child process makes its instance for its first connection, since no runtime survives
+/// fork(2).
+pub(crate) fn served(name: &str, needs: Needs, form: Form) -> Served {
     let instance = Arc::new(OnceCell::new());
+    let (own_form, own) = (form.clone(), instance.clone());
+    let prepare = move || {
+        beside::block_on(async { own.get_or_try_init(|| own_form.instance()).await.map(drop) })?
+    };
     let serve = move |stream| {
         let (form, instance) = (form.clone(), instance.clone());
         let serving = async move {
@@ -32,5 +38,6 @@ pub(crate) fn handler(form: Form) -> Handler {
         };
         Beside::new(serving)
     };
-    Handler::new(serve).refusing(refusal::send_on_ours)
+    let handler = Handler::new(serve).refusing(refusal::send_on_ours);
+    Served::new(name, needs, handler).prepared_by(prepare)
 }

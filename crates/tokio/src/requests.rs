@@ -8,8 +8,10 @@ use std::task::{Context, Poll, ready};
 
 use duality_runtime::visibility::{Timing, note_failed_request, time_request};
 use hyper::service::Service;
-use hyper::{Response, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
+
+use crate::client::Client;
 
 /// Whether a connection has carried a request.
 #[derive(Clone, Debug, Default)]
@@ -26,24 +28,31 @@ impl Begun {
 #[derive(Debug)]
 pub(crate) struct Requests<S> {
     service: S,
+    client: Client,
     begun: Begun,
 }
 
 impl<S> Requests<S> {
-    pub(crate) fn new(service: S, begun: Begun) -> Self {
-        Self { service, begun }
+    pub(crate) fn new(service: S, client: Client) -> Self {
+        Self { service, client, begun: Begun::default() }
+    }
+
+    /// Whether the connection has carried a request.
+    pub(crate) fn begun(&self) -> &Begun {
+        &self.begun
     }
 }
 
-impl<S, Request, B> Service<Request> for Requests<S>
+impl<S, I, B> Service<Request<I>> for Requests<S>
 where
-    S: Service<Request, Response = Response<B>>,
+    S: Service<Request<I>, Response = Response<B>>,
 {
     type Response = S::Response;
     type Error = S::Error;
     type Future = Answer<S::Future>;
 
-    fn call(&self, request: Request) -> Self::Future {
+    fn call(&self, mut request: Request<I>) -> Self::Future {
+        self.client.extend(request.extensions_mut());
         self.begun.0.store(true, Ordering::Relaxed);
         Answer { timing: time_request(), future: self.service.call(request) }
     }

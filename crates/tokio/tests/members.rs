@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use duality_architectures::{Architecture, Options, Registry};
+use duality_conformance::programs::finish;
 use duality_conformance::{ServerProcess, eventually, mid_load, skip};
 use duality_tokio::layouts;
 use rustix::process::Signal;
@@ -28,6 +29,16 @@ macro_rules! members {
             #[test]
             fn gives_the_application_what_it_uses_of_tokio() {
                 super::run(MEMBER, super::gives_the_application_what_it_uses_of_tokio);
+            }
+
+            #[test]
+            fn tells_requests_of_their_client() {
+                super::run(MEMBER, super::tells_requests_of_their_client);
+            }
+
+            #[test]
+            fn a_failing_application_ends_the_server() {
+                super::run(MEMBER, super::a_failing_application_ends_the_server);
             }
 
             #[test]
@@ -83,6 +94,28 @@ members! {
     workpool_priority ["workpool-priority", "--workers=4"]
     uthreads ["uthreads"]
     uthreads_on_uring ["uthreads", "--poller=uring"]
+}
+
+/// The first runtime goes on until the last request of all runtimes is answered.
+#[test]
+fn cores_share_what_the_first_has_made() {
+    let server = serve(&["tokio-per-core", "--cores=2"]);
+    let request = "POST /shared HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n1";
+    let reply = ask(&mut server.connect(), &format!("{request}2"), "!");
+    assert!(reply.ends_with("shared!"), "{reply}");
+    let begin = |_| {
+        let mut stream = server.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let streams: Vec<_> = (0..16).map(begin).collect();
+    server.signal(Signal::TERM);
+    for mut stream in streams {
+        let reply = ask(&mut stream, "2", "!");
+        assert!(reply.ends_with("shared!"), "{reply}");
+    }
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
 #[test]
@@ -176,6 +209,33 @@ fn gives_the_application_what_it_uses_of_tokio(member: &[&str]) {
     assert_eq!(undated(&reply), plain("slept"));
     let reply = ask(&mut stream, &get("/outgoing", &server), "hello");
     assert_eq!(undated(&reply), plain("hello"));
+}
+
+fn tells_requests_of_their_client(member: &[&str]) {
+    let server = serve(member);
+    for _ in 0..2 {
+        let mut stream = server.connect();
+        let address = stream.local_addr().unwrap().to_string();
+        for _ in 0..2 {
+            let reply = ask(&mut stream, &get("/client", &server), "!");
+            assert!(reply.ends_with(&format!("{address}!")), "{reply}");
+        }
+    }
+}
+
+/// Processes and threads of connections make the application for a connection. All other members
+/// make it before they serve.
+fn a_failing_application_ends_the_server(member: &[&str]) {
+    let architecture = Registry::with(layouts::ALL).named(member[0]).unwrap();
+    if architecture.forks() || member[0] == "tokio-thread-per-connection" {
+        return;
+    }
+    let output = finish(command(member).env("APPLICATION_FAILS", "1"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the application cannot be made: as the test asks for"), "{said}");
+    let announced = !output.stdout.is_empty();
+    assert_eq!(announced, architecture.foreign_runtime().is_some(), "{said}");
 }
 
 fn a_drain_answers_what_is_under_way(member: &[&str]) {

@@ -5,7 +5,7 @@
 //!   program, axum, hyper, reqwest …                    all of them name the crate tokio
 //!        │
 //!        ▼
-//!   net  time  task  runtime  signal  fs  io::stdin    this crate: Duality's worlds beneath
+//!   net  time  task  runtime  signal  process  fs     this crate: Duality's worlds beneath
 //!        │             io traits  sync  select! …      the genuine tokio: no reactor needed
 //!        ▼
 //!   duality-runtime ─▶ threads | uthreads | epoll | uring | poll | select
@@ -23,6 +23,7 @@ pub mod fs;
 pub mod io;
 mod join;
 pub mod net;
+pub mod process;
 pub mod runtime;
 mod scheduler;
 pub mod signal;

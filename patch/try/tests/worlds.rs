@@ -59,6 +59,9 @@ names_of_runtimes: (Some(\"till\"), true)
 signals: three times
 to standard output
 standard_streams: from standard input
+outputs_and_statuses: Some(3) said wrong signal: 9 (SIGKILL)
+much_goes_through_a_child: 1249975000 true None
+children_are_killed: signal: 9 (SIGKILL) None true
 files: one TWO three \" three\" {\"copy\", \"file\"}
 yields: 3000
 ";

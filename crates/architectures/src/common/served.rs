@@ -12,6 +12,7 @@ use duality_runtime::task::BoxedFuture;
 
 use super::admission::Admission;
 use super::line::Limit;
+use crate::Architecture;
 
 /// The needs of a service, or the needs that an architecture meets.
 ///
@@ -65,6 +66,9 @@ pub type ConnectionTask = BoxedFuture;
 /// function that runs the loop until the process drains.
 pub type ByHand = Arc<dyn Fn(Limit) -> io::Result<OpenedByHand> + Send + Sync>;
 
+/// Work of a service before its first connection.
+type Preparation = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
+
 /// Runs an open loop with its listener, and accepts within the given bounds.
 pub type OpenedByHand = Box<dyn FnOnce(TcpListener, Admission)>;
 
@@ -74,6 +78,7 @@ pub struct Served {
     name: Arc<str>,
     needs: Needs,
     handler: Handler,
+    preparation: Option<Preparation>,
     by_hand: Option<ByHand>,
     /// The form of the service that a foreign runtime runs.
     foreign: Option<Arc<dyn Any + Send + Sync>>,
@@ -89,10 +94,38 @@ impl Served {
             name: name.into(),
             needs,
             handler,
+            preparation: None,
             by_hand: None,
             foreign: None,
             on_error: None,
             descriptors: 1,
+        }
+    }
+
+    /// Adds work that comes before the first connection, such as a connection to a database. The work
+    /// may start threads.
+    #[must_use]
+    pub fn prepared_by(
+        mut self,
+        prepare: impl Fn() -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.preparation = Some(Arc::new(prepare));
+        self
+    }
+
+    /// Does the work of [`prepared_by`](Self::prepared_by), if `architecture` serves connections in
+    /// this process, and by the service's handler. Elsewhere, each process or runtime prepares
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work.
+    pub fn prepare_for(&self, architecture: &dyn Architecture) -> io::Result<()> {
+        match &self.preparation {
+            Some(prepare) if !architecture.forks() && architecture.foreign_runtime().is_none() => {
+                prepare()
+            }
+            _ => Ok(()),
         }
     }
 

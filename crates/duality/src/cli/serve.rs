@@ -139,6 +139,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let address = server.address();
     // The lab chose the addresses of its servers.
     privileges.drop_for_good((!arguments.control).then_some(address))?;
+    server.service.prepare_for(architecture).map_err(|error| Failure::failed(error.to_string()))?;
     metrics.iter().for_each(Metrics::server_is_ready);
     match control {
         Some(control) => control.ready(address),

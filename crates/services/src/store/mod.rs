@@ -20,6 +20,7 @@ mod location;
 mod pool;
 pub(crate) mod redis;
 mod report;
+#[cfg_attr(not(feature = "sqlite"), path = "no_sqlite.rs")]
 mod sqlite;
 
 use std::sync::Arc;

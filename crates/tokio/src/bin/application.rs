@@ -1,7 +1,9 @@
 //! The application of the tests: the features of axum, tokio and hyper, in one page each.
 
 use std::convert::Infallible;
+use std::env;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::task::{Context, Poll, ready};
@@ -9,12 +11,15 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, header};
 use axum::routing::{get, post};
 use duality_runtime::drain;
 use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::{OnceCell, oneshot};
 use tokio::time::{Interval, interval, sleep};
 
 /// A reply in two parts. The second part comes once the server drains.
@@ -77,20 +82,50 @@ async fn ask(host: &str) -> io::Result<String> {
     Ok(reply.lines().last().unwrap_or_default().to_owned())
 }
 
+async fn client(ConnectInfo(address): ConnectInfo<SocketAddr>) -> String {
+    format!("{address}!")
+}
+
+/// Answers by a task of the first runtime, once the whole request has come.
+async fn shared(_: Bytes) -> Result<&'static str, &'static str> {
+    static QUESTIONS: OnceCell<Sender<oneshot::Sender<()>>> = OnceCell::const_new();
+    let questions = QUESTIONS.get_or_init(async || {
+        let (ask, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
+        tokio::spawn(async move {
+            while let Some(answer) = asked.recv().await {
+                let _ = answer.send(());
+            }
+        });
+        ask
+    });
+    let (answer, answered) = oneshot::channel();
+    let sent = questions.await.send(answer).await;
+    sent.map_err(|_| "the task has ended!")?;
+    answered.await.map(|()| "shared!").map_err(|_| "the task has ended!")
+}
+
 async fn panics() -> &'static str {
     panic!("as the test asks for")
 }
 
 async fn router() -> io::Result<Router> {
+    if env::var_os("APPLICATION_FAILS").is_some() {
+        return Err(io::Error::other("as the test asks for"));
+    }
     Ok(Router::new()
         .route("/", get(async || "hello"))
         .route("/echo", post(async |body: Bytes| body))
         .route("/spawned", get(spawned))
         .route("/outgoing", get(outgoing))
         .route("/until-drained", get(until_drained))
+        .route("/client", get(client))
+        .route("/shared", post(shared))
         .route("/panics", get(panics)))
 }
 
 fn main() -> ExitCode {
-    duality_tokio::App::axum("application", router).independent_connections().main()
+    duality_tokio::App::axum("application", router)
+        .connect_info(ConnectInfo)
+        .independent_connections()
+        .main()
 }

@@ -62,18 +62,22 @@ struct Entrance {
     admission: Admission,
 }
 
-/// Accepts on `runtime`, and serves each connection as a task there, until the process drains.
+/// Accepts on `runtime`, and serves each connection as a task there, until the process drains. Then
+/// the runtime ends, and with it the tasks that the application has spawned.
 fn accept_and_spawn(runtime: Runtime, instance: Instance, entrance: Entrance) -> io::Result<()> {
+    let served = accept_on(&runtime, instance, entrance);
+    runtime.shutdown_background();
+    served
+}
+
+fn accept_on(runtime: &Runtime, instance: Instance, entrance: Entrance) -> io::Result<()> {
     let _counted = occupy();
     let Entrance { listener, service, limit, admission } = entrance;
-    let served = runtime.block_on(told_of_drains(async move |stop| {
+    runtime.block_on(told_of_drains(async move |stop| {
         let door = Door::new(listener, &service, limit, admission, stop)?;
         spawn_accepted(door, instance).await;
         Ok(())
-    }));
-    // Tasks that the application has spawned end with the runtime.
-    runtime.shutdown_background();
-    served
+    }))
 }
 
 /// Spawns a task for each connection that comes, and returns when all have ended.

@@ -14,6 +14,7 @@
 //! thread breaks first. Source: actix-server; thread per core.
 
 use std::io;
+use std::sync::Arc;
 
 use duality_architectures::event_loop::run_loops;
 use duality_architectures::{
@@ -21,8 +22,9 @@ use duality_architectures::{
 };
 use duality_poller::Kind;
 use duality_runtime::log;
+use tokio::sync::watch;
 
-use super::{Entrance, SOURCE, STAYS, accept_and_spawn};
+use super::{Entrance, SOURCE, STAYS, accept_on};
 use crate::form::Form;
 use crate::runtimes;
 
@@ -68,15 +70,22 @@ impl Architecture for PerCore {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        run_loops(server, |service, limit| {
+        // Each core that serves has a receiver.
+        let cores = Arc::new(watch::Sender::new(()));
+        run_loops(server, move |service, limit| {
             let runtime = runtimes::current_thread()?;
             let instance = runtime.block_on(service.foreign::<Form>()?.instance())?;
             let service = service.clone();
+            let (cores, own) = (cores.clone(), cores.subscribe());
             Ok(move |listener, admission| {
                 let entrance = Entrance { listener, service, limit, admission };
-                if let Err(error) = accept_and_spawn(runtime, instance, entrance) {
+                if let Err(error) = accept_on(&runtime, instance, entrance) {
                     log::warn(format_args!("tokio-per-core: a core has ended: {error}"));
                 }
+                // Other cores may still use what the application has made on this one.
+                drop(own);
+                runtime.block_on(cores.closed());
+                runtime.shutdown_background();
             })
         })
     }

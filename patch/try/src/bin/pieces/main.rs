@@ -3,6 +3,7 @@
 
 mod common;
 mod descriptors;
+mod processes;
 mod sockets;
 mod tasks;
 mod times;
@@ -62,6 +63,9 @@ pieces! {
     tasks::names_of_runtimes
     times::signals
     times::standard_streams
+    processes::outputs_and_statuses
+    processes::much_goes_through_a_child
+    processes::children_are_killed
     times::files
     tasks::yields
 }

@@ -1,0 +1,34 @@
+//! The store in a file of SQLite, in a program without the feature `sqlite`: it cannot be made.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duality_runtime::time::Duration;
+
+use super::{Remark, Synchronous, Visit};
+
+pub(super) enum Sqlite {}
+
+impl Sqlite {
+    pub(super) fn create(_: &Path, _: Synchronous, _: Duration) -> Result<Self, String> {
+        Err("this program has no SQLite: use redis://HOST:PORT, or the feature `sqlite` of the \
+             crate duality"
+            .to_owned())
+    }
+
+    pub(super) async fn visit(self: &Arc<Self>, _: usize) -> Result<Visit, String> {
+        match **self {}
+    }
+
+    pub(super) async fn add_remark(self: &Arc<Self>, _: &Remark) -> Result<(), String> {
+        match **self {}
+    }
+
+    pub(super) async fn add_entry(self: &Arc<Self>, _: &str, _: &str) -> Result<(), String> {
+        match **self {}
+    }
+
+    pub(super) async fn find_entry(self: &Arc<Self>, _: &str) -> Result<Option<String>, String> {
+        match **self {}
+    }
+}
