@@ -73,8 +73,8 @@ fn ask_until_the_end(stream: &mut TcpStream, request: &[u8], end: &[u8]) -> Opti
     }
 }
 
-/// Reads a reply with status 200 that ends with `end`. Returns whether the reply announces the end of
-/// the connection.
+/// Reads a reply with status 200 that ends with `end`. Returns whether the reply announces the end
+/// of the connection.
 ///
 /// # Errors
 ///

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! `cargo bench -p duality-runtime --bench gather`, pinned to one processor (taskset(1)), prints a
-//! table. Each row has the processor time of the process for a round trip, in nanoseconds, with a
-//! straight read and with a gathered one, and their ratio. Both take turns within a run. The ratio
-//! is the median of the runs' ratios, with the least and the greatest in brackets.
+//! table. Each row has the processor time of the process for a round trip, in nanoseconds: first
+//! with a straight read, then with a gathered one. Both take turns within a run. The ratio is the
+//! median of the runs' ratios, with the least and the greatest in brackets.
 
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 

@@ -60,15 +60,14 @@ impl Reserve {
     }
 }
 
-/// Fits malloc(3) to a server. Does nothing with another C library than glibc. Call this before there
-/// are threads.
+/// Fits malloc(3) to a server. Does nothing with another C library than glibc. Call this before
+/// there are threads.
 ///
-/// - If the memory of this process is limited, threads share arenas. An arena takes 64 MiB of address
-///   space, and each new thread would get its own, up to eight for a processor.
+/// - If the memory of this process is limited, threads share arenas. An arena takes 64 MiB of
+///   address space, and each new thread would get its own, up to eight for a processor.
 /// - Without a limit, an arena keeps 4 MiB of free memory, instead of 128 KiB. Otherwise each long
-///   reply gives its pages back to the kernel and takes them again, which was a quarter of the
-///   processor time of long replies over TLS. `MALLOC_TRIM_THRESHOLD_` of the environment goes
-///   before this.
+///   reply gives its pages back to the kernel and takes them again. Over TLS, that was a quarter of
+///   such a reply's processor time. `MALLOC_TRIM_THRESHOLD_` of the environment goes before this.
 pub fn fit_malloc() {
     #[cfg(target_env = "gnu")]
     {

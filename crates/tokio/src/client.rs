@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use hyper::http::Extensions;
 
+type Insert = dyn Fn(SocketAddr, &mut Extensions) + Send + Sync;
+
 /// Makes an extension for the requests of each client. By default, requests know nothing.
 #[derive(Clone, Default)]
-pub(crate) struct ClientInfo(Option<Arc<dyn Fn(SocketAddr, &mut Extensions) + Send + Sync>>);
+pub(crate) struct ClientInfo(Option<Arc<Insert>>);
 
 impl ClientInfo {
     pub(crate) fn new<T: Clone + Send + Sync + 'static>(

@@ -102,8 +102,8 @@ impl Served {
         }
     }
 
-    /// Adds work that comes before the first connection, such as a connection to a database. The work
-    /// may start threads.
+    /// Adds work that comes before the first connection, such as a connection to a database. The
+    /// work may start threads.
     #[must_use]
     pub fn prepared_by(
         mut self,
