@@ -271,7 +271,7 @@ def outcomes(names, program, chosen, home, world, limit):
     if status is None or status not in (0, 101):
         for name in names:
             if name not in found:
-                alone, ended = execute(program, home, world, ["--exact", name], 20)
+                alone, ended = execute(program, home, world, ["--exact", name], 8)
                 outcome = re.search(pattern, alone, re.M)
                 found[name] = outcome[2] if outcome and ended is not None else "hangs" if ended is None else "dies"
                 words[name] = alone
@@ -294,7 +294,7 @@ def main():
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
     parser.add_argument("--worlds", default=",".join(WORLDS))
     parser.add_argument("--files", default="", metavar="RE", help="run the matching files only")
-    parser.add_argument("--limit", type=float, default=120, help="seconds for each file")
+    parser.add_argument("--limit", type=float, default=40, help="seconds for each file")
     parser.add_argument("--quiet", action="store_true", help="leave out the words of failures")
     arguments = parser.parse_args()
     folder, expected, unexpected = arguments.folder.resolve(), expectations(), []
@@ -321,7 +321,8 @@ def main():
                     for test in failed:
                         print(f"  {found[test]}: {test}{' (unexpected)' if test in new else ''}")
                         if test in new and not arguments.quiet:
-                            print("    " + "\n    ".join(words.get(test, "").strip().split("\n")[-6:]))
+                            lines = words.get(test, "").strip().split("\n")[-6:]
+                            print("".join(f"    {line[:200]}\n" for line in lines), end="")
                 total[world]["missing"] = sum(missing.values())
         for world, counts in total.items():
             print(f"| {name} | {world} | {counts['passed']} | {counts['failed']} | {counts['missing']} |")

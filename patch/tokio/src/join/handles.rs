@@ -59,6 +59,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl<T> State<T> {
+    /// Drops an output that has no taker. A panic of its destructor has been reported, and ends
+    /// here.
+    fn forget(self) {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self)));
+    }
+}
+
 impl Header {
     fn new() -> Arc<Self> {
         Arc::new(Self {
@@ -108,11 +116,9 @@ impl<T> Outcome<T> {
                 State::Ended(_) => return,
             }
         };
-        if let State::Running(Some(waker)) = before {
-            waker.wake();
-        } else if let State::Ended(unclaimed) = before {
-            // A panic of the destructor has been reported, and ends here.
-            drop(catch_unwind(AssertUnwindSafe(|| drop(unclaimed))));
+        match before {
+            State::Running(Some(waker)) => waker.wake(),
+            unclaimed => unclaimed.forget(),
         }
     }
 
@@ -288,7 +294,7 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         let unclaimed = std::mem::replace(&mut *lock(&self.outcome.0), State::Taken);
-        drop(unclaimed);
+        unclaimed.forget();
     }
 }
 
