@@ -152,6 +152,29 @@ pin_project! {
     }
 }
 
+/// A future while it is polled. A panic drops it on its way, as destructors may want to know.
+struct Polled<'a, F> {
+    future: Pin<&'a mut Option<F>>,
+    has_ended: bool,
+}
+
+impl<F: Future> Polled<'_, F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        let future = self.future.as_mut().as_pin_mut().expect("the caller has looked");
+        let polled = future.poll(context);
+        self.has_ended = true;
+        polled
+    }
+}
+
+impl<F> Drop for Polled<'_, F> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.future.set(None);
+        }
+    }
+}
+
 /// The task's end. The drop ends a task that has not ended: it is cancelled.
 struct End<T> {
     header: Arc<Header>,
@@ -204,11 +227,14 @@ impl<F: Future> Future for Task<F> {
         let id = this.end.header.id;
         let _running = id.enter();
         this.end.header.leave_waker(context);
-        let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Ready(()) };
+        if this.future.is_none() {
+            return Poll::Ready(());
+        }
         let outcome = if this.end.is_aborted() {
             Err(JoinError::cancelled(id))
         } else {
-            match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            let mut polled = Polled { future: this.future.as_mut(), has_ended: false };
+            match catch_unwind(AssertUnwindSafe(move || polled.poll(context))) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(output)) => Ok(output),
                 Err(panic) => Err(JoinError::panicked(id, panic)),

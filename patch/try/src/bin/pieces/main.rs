@@ -60,6 +60,8 @@ pieces! {
     tasks::trackers
     tasks::handles
     tasks::names_of_runtimes
+    tasks::another_executor
+    tasks::destructors
     times::signals
     times::standard_streams
     times::files
