@@ -320,6 +320,7 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         let unclaimed = std::mem::replace(&mut *lock(&self.outcome.0), State::Taken);
+        let _running = self.header.id.enter();
         unclaimed.forget();
     }
 }
