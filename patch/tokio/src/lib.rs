@@ -19,6 +19,7 @@
 
 #[expect(unsafe_code, reason = "ReadBuf and BufMut lend uninitialised memory by unsafe calls")]
 mod buffer;
+mod elsewhere;
 pub mod fs;
 pub mod io;
 mod join;

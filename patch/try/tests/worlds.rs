@@ -56,6 +56,8 @@ selects: 250 true
 trackers: 5
 handles: true true
 names_of_runtimes: (Some(\"till\"), true)
+another_executor: an answer
+destructors: (true, true) (true, false) (true, false)
 signals: three times
 to standard output
 standard_streams: from standard input

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs::{File as StdFile, FileTimes, Metadata, Permissions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -214,7 +214,8 @@ impl File {
     ///
     /// As for the function of `std::fs`.
     pub async fn try_clone(&self) -> io::Result<Self> {
-        self.call(StdFile::try_clone).await.map(Self::from_std)
+        let clone = Self::from_std(self.call(StdFile::try_clone).await?);
+        Ok(Self { most: self.most, ..clone })
     }
 
     /// Sets the permissions of the file.
@@ -236,7 +237,13 @@ impl File {
     }
 
     /// Sets the most bytes of one read or write.
+    ///
+    /// # Panics
+    ///
+    /// If `most` is 0.
+    #[track_caller]
     pub fn set_max_buf_size(&mut self, most: usize) {
+        assert!(most > 0, "`max_buf_size` must be greater than 0");
         self.most = most;
     }
 
@@ -304,12 +311,28 @@ impl AsyncWrite for File {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let inner = this.inner.get_mut();
         ready!(inner.poll_idle(context))?;
         inner.check()?;
         let (file, ahead) = (this.file.clone(), inner.take_ahead());
-        let bytes = bytes[..bytes.len().min(this.most)].to_vec();
+        let mut bytes = Vec::new();
+        for buffer in buffers {
+            let room = this.most - bytes.len();
+            bytes.extend_from_slice(&buffer[..buffer.len().min(room)]);
+        }
         let count = bytes.len();
         inner.state = State::Busy(spawn_blocking(move || {
             let write = || {
@@ -384,6 +407,6 @@ impl AsRawFd for File {
 
 impl fmt::Debug for File {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("File").field("std", &self.file).finish_non_exhaustive()
+        formatter.debug_struct("tokio::fs::File").field("std", &self.file).finish_non_exhaustive()
     }
 }

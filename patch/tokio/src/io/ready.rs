@@ -12,6 +12,7 @@ use duality_runtime::net::SharedDescriptor;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Interest;
+use crate::elsewhere::helped;
 
 /// What a descriptor is ready for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,7 +93,8 @@ impl Ready {
                 (interest.is_writable(), Direction::Write),
             ];
             for (is_awaited, direction) in directions {
-                if is_awaited && descriptor.poll_ready(context, direction)?.is_ready() {
+                let polled = || descriptor.poll_ready(context, direction);
+                if is_awaited && helped(descriptor, context, direction, polled())?.is_ready() {
                     return Poll::Ready(Self::now(descriptor.as_fd(), interest));
                 }
             }

@@ -59,6 +59,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl<T> State<T> {
+    /// Drops an output that has no taker. A panic of its destructor has been reported, and ends
+    /// here.
+    fn forget(self) {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self)));
+    }
+}
+
 impl Header {
     fn new() -> Arc<Self> {
         Arc::new(Self {
@@ -108,11 +116,9 @@ impl<T> Outcome<T> {
                 State::Ended(_) => return,
             }
         };
-        if let State::Running(Some(waker)) = before {
-            waker.wake();
-        } else if let State::Ended(unclaimed) = before {
-            // A panic of the destructor has been reported, and ends here.
-            drop(catch_unwind(AssertUnwindSafe(|| drop(unclaimed))));
+        match before {
+            State::Running(Some(waker)) => waker.wake(),
+            unclaimed => unclaimed.forget(),
         }
     }
 
@@ -143,6 +149,29 @@ pin_project! {
         #[pin]
         future: Option<F>,
         end: End<F::Output>,
+    }
+}
+
+/// A future while it is polled. A panic drops it on its way, as destructors may want to know.
+struct Polled<'a, F> {
+    future: Pin<&'a mut Option<F>>,
+    has_ended: bool,
+}
+
+impl<F: Future> Polled<'_, F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        let future = self.future.as_mut().as_pin_mut().expect("the caller has looked");
+        let polled = future.poll(context);
+        self.has_ended = true;
+        polled
+    }
+}
+
+impl<F> Drop for Polled<'_, F> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.future.set(None);
+        }
     }
 }
 
@@ -198,11 +227,14 @@ impl<F: Future> Future for Task<F> {
         let id = this.end.header.id;
         let _running = id.enter();
         this.end.header.leave_waker(context);
-        let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Ready(()) };
+        if this.future.is_none() {
+            return Poll::Ready(());
+        }
         let outcome = if this.end.is_aborted() {
             Err(JoinError::cancelled(id))
         } else {
-            match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            let mut polled = Polled { future: this.future.as_mut(), has_ended: false };
+            match catch_unwind(AssertUnwindSafe(move || polled.poll(context))) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(output)) => Ok(output),
                 Err(panic) => Err(JoinError::panicked(id, panic)),
@@ -288,7 +320,8 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         let unclaimed = std::mem::replace(&mut *lock(&self.outcome.0), State::Taken);
-        drop(unclaimed);
+        let _running = self.header.id.enter();
+        unclaimed.forget();
     }
 }
 

@@ -17,7 +17,8 @@ pub trait ToSocketAddrs: Sealed {}
 mod sealed {
     use super::*;
 
-    pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + Sync>>;
+    pub(super) type Found =
+        Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + Sync>>;
 
     pub trait Sealed {
         fn find(&self) -> Result<Vec<SocketAddr>, Found>;

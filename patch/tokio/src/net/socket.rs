@@ -5,7 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::BufMut;
 use duality_poller::Direction;
@@ -14,6 +14,7 @@ use real::io::ReadBuf;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recv, recvfrom, send, shutdown, sockopt};
 
 use crate::buffer;
+use crate::elsewhere::helped;
 use crate::io::{Interest, Ready};
 
 /// A non-blocking socket.
@@ -42,7 +43,18 @@ impl Socket {
         direction: Direction,
         attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        self.0.poll(context, direction, attempt)
+        self.helped(context, direction, self.0.poll(context, direction, attempt))
+    }
+
+    /// Has another thread wake the task, if this one cannot wait.
+    #[inline]
+    fn helped<T>(
+        &self,
+        context: &Context<'_>,
+        direction: Direction,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        helped(&self.0, context, direction, polled)
     }
 
     /// One operation, which waits.
@@ -51,7 +63,7 @@ impl Socket {
         direction: Direction,
         mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
-        poll_fn(|context| self.0.poll(context, direction, &mut attempt)).await
+        poll_fn(|context| self.poll(context, direction, &mut attempt)).await
     }
 
     pub(super) fn poll_ready(
@@ -59,7 +71,7 @@ impl Socket {
         context: &Context<'_>,
         direction: Direction,
     ) -> Poll<io::Result<()>> {
-        self.0.poll_ready(context, direction)
+        self.helped(context, direction, self.0.poll_ready(context, direction))
     }
 
     /// Waits until one of the interests comes true.
@@ -97,13 +109,13 @@ impl Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let room = buffer.remaining();
-        ready!(self.0.poll_moving(context, Direction::Read, room, |socket| {
+        let read = self.0.poll_moving(context, Direction::Read, room, |socket| {
             buffer::fill(buffer, |room| {
                 let (_, count) = recv(socket, room, RecvFlags::empty())?;
                 Ok((count, count))
             })
-        }))?;
-        Poll::Ready(Ok(()))
+        });
+        self.helped(context, Direction::Read, read).map_ok(drop)
     }
 
     pub(super) fn poll_peek(
@@ -111,7 +123,7 @@ impl Socket {
         context: &Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<usize>> {
-        self.0.poll(context, Direction::Read, |socket| {
+        self.poll(context, Direction::Read, |socket| {
             buffer::fill(buffer, |room| {
                 let (_, count) = recv(socket, room, RecvFlags::PEEK)?;
                 Ok((count, count))
@@ -124,9 +136,10 @@ impl Socket {
         context: &Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.0.poll_moving(context, Direction::Write, bytes.len(), |socket| {
+        let written = self.0.poll_moving(context, Direction::Write, bytes.len(), |socket| {
             Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
-        })
+        });
+        self.helped(context, Direction::Write, written)
     }
 
     pub(super) fn poll_write_vectored(
@@ -135,9 +148,10 @@ impl Socket {
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let room = buffers.iter().map(|buffer| buffer.len()).sum();
-        self.0.poll_moving(context, Direction::Write, room, |socket| {
+        let written = self.0.poll_moving(context, Direction::Write, room, |socket| {
             Ok(rustix::io::writev(socket, buffers)?)
-        })
+        });
+        self.helped(context, Direction::Write, written)
     }
 
     pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {

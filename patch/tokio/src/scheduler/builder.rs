@@ -144,17 +144,46 @@ impl Builder {
     }
 
     /// Nothing: a loop decides by itself when it looks for tasks of other threads.
-    pub fn global_queue_interval(&mut self, _turns: u32) -> &mut Self {
+    ///
+    /// # Panics
+    ///
+    /// If `turns` is 0.
+    #[track_caller]
+    pub fn global_queue_interval(&mut self, turns: u32) -> &mut Self {
+        assert!(turns > 0, "global_queue_interval must be greater than 0");
         self
     }
 
     /// Nothing: a loop decides by itself when it looks for events.
-    pub fn event_interval(&mut self, _turns: u32) -> &mut Self {
+    ///
+    /// # Panics
+    ///
+    /// If `turns` is 0.
+    #[track_caller]
+    pub fn event_interval(&mut self, turns: u32) -> &mut Self {
+        assert!(turns > 0, "event_interval must be greater than 0");
         self
     }
 
     /// Nothing: the poller decides.
-    pub fn max_io_events_per_tick(&mut self, _events: usize) -> &mut Self {
+    ///
+    /// # Panics
+    ///
+    /// If `events` is 0.
+    #[track_caller]
+    pub fn max_io_events_per_busy_tick(&mut self, events: usize) -> &mut Self {
+        assert!(events > 0, "max_io_events_per_busy_tick must be non-zero");
+        self
+    }
+
+    /// Nothing: the poller decides.
+    ///
+    /// # Panics
+    ///
+    /// If `events` is 0.
+    #[track_caller]
+    pub fn max_io_events_per_tick(&mut self, events: usize) -> &mut Self {
+        assert!(events > 0, "max_io_events_per_tick must be non-zero");
         self
     }
 

@@ -126,7 +126,8 @@ pub(crate) fn run(handle: Handle, driver: Driver) -> Restore {
     assert!(
         !is_inside(),
         "Cannot start a runtime from within a runtime. This happens because a function (like `block_on`) attempted to \
-         block the current thread while the thread is being used to drive asynchronous tasks."
+         block the current thread while the thread is being used to drive asynchronous tasks. If you are in an async \
+         function, use `.await` on the future instead of blocking on it."
     );
     let (runtime, number) = match driver {
         Driver::InPlace => (None, None),

@@ -237,15 +237,15 @@ impl Shared {
     /// Ends the runtime. Waits for its threads, at most for `patience`.
     pub(super) fn close(&self, handle: &Handle, patience: Option<Duration>) {
         self.is_closed.store(true, Ordering::SeqCst);
+        // Destructors of tasks may look for the runtime.
+        let entered = handle.enter();
         let inboxes = lock(&self.inboxes).clone();
         inboxes.iter().for_each(|inbox| inbox.close());
         self.blocking.close();
         let thread_tasks = Vec::from_iter(lock(&self.thread_tasks).values().cloned());
         thread_tasks.iter().filter_map(Weak::upgrade).for_each(|header| header.abort());
-        if let Some(event_loop) = take_own(self.id) {
-            let _entered = handle.enter();
-            drop(event_loop);
-        }
+        drop(take_own(self.id));
+        drop(entered);
         self.threads.wait(patience);
     }
 

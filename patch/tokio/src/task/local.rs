@@ -128,7 +128,9 @@ impl Local {
     }
 
     fn enter(self: &Rc<Self>) -> LocalEnterGuard {
-        LocalEnterGuard { before: CURRENT.replace(Some(self.clone())) }
+        // At the end of the thread, the place is gone.
+        let before = CURRENT.try_with(|current| current.replace(Some(self.clone())));
+        LocalEnterGuard { before: before.ok().flatten() }
     }
 }
 

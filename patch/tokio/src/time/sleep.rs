@@ -10,6 +10,7 @@ use duality_runtime::time::Alarm;
 use pin_project_lite::pin_project;
 
 use super::Instant;
+use crate::elsewhere::Sleeping;
 
 /// As good as never: beyond it, `Instant` may overflow.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -21,6 +22,7 @@ pin_project! {
     pub struct Sleep {
         deadline: Instant,
         alarm: Alarm,
+        elsewhere: Sleeping,
         // The alarm is known by its address.
         #[pin]
         pinned: PhantomPinned,
@@ -30,7 +32,8 @@ pin_project! {
 /// Waits until `deadline`.
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    Sleep { deadline, alarm: Alarm::new(Some(deadline.into_std())), pinned: PhantomPinned }
+    let alarm = Alarm::new(Some(deadline.into_std()));
+    Sleep { deadline, alarm, elsewhere: Sleeping::default(), pinned: PhantomPinned }
 }
 
 /// Waits for `duration`.
@@ -62,6 +65,7 @@ impl Sleep {
         let this = self.project();
         *this.deadline = deadline;
         this.alarm.move_to(Some(deadline.into_std()));
+        this.elsewhere.stop();
     }
 }
 
@@ -69,6 +73,11 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(self.project().alarm).poll(context)
+        let this = self.project();
+        let polled = Pin::new(this.alarm).poll(context);
+        if polled.is_ready() {
+            return polled;
+        }
+        this.elsewhere.poll(context, *this.deadline).unwrap_or(Poll::Pending)
     }
 }

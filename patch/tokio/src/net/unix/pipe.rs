@@ -271,8 +271,9 @@ impl Receiver {
         Ok(count)
     }
 
-    /// The number of bytes of a read. It is `WouldBlock` instead of an end of input if no writer
-    /// has opened the pipe yet. In both cases read(2) returns 0, and poll(2) tells them apart.
+    /// The number of bytes of a read. `WouldBlock` if no writer has opened the pipe yet.
+    ///
+    /// read(2) returns 0 for such a pipe and for an end of input. poll(2) tells them apart.
     fn unless_early(&self, room: usize, count: usize) -> io::Result<usize> {
         match count == 0 && room != 0 && !self.pipe.is_ready(Direction::Read)? {
             true => Err(io::ErrorKind::WouldBlock.into()),

@@ -61,6 +61,8 @@ pieces! {
     tasks::trackers
     tasks::handles
     tasks::names_of_runtimes
+    tasks::another_executor
+    tasks::destructors
     times::signals
     times::standard_streams
     processes::outputs_and_statuses

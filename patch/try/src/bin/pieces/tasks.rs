@@ -337,6 +337,62 @@ pub(crate) async fn names_of_runtimes() -> Found {
     Ok(format!("{:?}", found.await?))
 }
 
+/// Another executor waits for a time and for a socket, on a thread that runs no task.
+pub(crate) async fn another_executor() -> Found {
+    let listener = tokio::net::TcpListener::bind(crate::common::ANY_PORT).await?;
+    let address = listener.local_addr()?;
+    let asking = tokio::task::spawn_blocking(move || {
+        futures::executor::block_on(async {
+            sleep(MOMENT).await;
+            let mut stream = tokio::net::TcpStream::connect(address).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.map(|_| answer)
+        })
+    });
+    let (mut stream, _) = listener.accept().await?;
+    sleep(MOMENT).await;
+    stream.write_all(b"an answer").await?;
+    drop(stream);
+    Ok(asking.await??)
+}
+
+/// Destructors run where tokio runs them: within the runtime, and during the panic of their task.
+pub(crate) async fn destructors() -> Found {
+    struct Told(std::sync::mpsc::Sender<(bool, bool)>, bool);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            let is_inside = tokio::runtime::Handle::try_current().is_ok();
+            self.0.send((is_inside, std::thread::panicking())).unwrap();
+            assert!(!self.1, "on purpose");
+        }
+    }
+    let found = tokio::task::spawn_blocking(|| {
+        let (told, heard) = std::sync::mpsc::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (unbegun, output) = (Told(told.clone(), false), Told(told.clone(), true));
+        let panics = Told(told, false);
+        let panicking = runtime.spawn(async move {
+            let _panics = panics;
+            panic!("on purpose");
+        });
+        assert!(runtime.block_on(panicking).unwrap_err().is_panic());
+        let ended = runtime.spawn(async { output });
+        runtime.block_on(async {
+            while !ended.is_finished() {
+                tokio::task::yield_now().await;
+            }
+        });
+        drop(ended);
+        runtime.spawn(async move {
+            let _unbegun = unbegun;
+            std::future::pending::<()>().await;
+        });
+        drop(runtime);
+        heard.iter().map(|found| format!("{found:?}")).collect::<Vec<_>>().join(" ")
+    });
+    Ok(found.await?)
+}
+
 pub(crate) async fn yields() -> Found {
     let turns = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let mut tasks = JoinSet::new();

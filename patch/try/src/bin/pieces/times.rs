@@ -127,6 +127,13 @@ pub(crate) async fn files() -> Found {
     while let Some(entry) = entries.next_entry().await? {
         names.insert(entry.file_name().to_string_lossy().into_owned());
     }
+    let mut parts = tokio::fs::File::create(&path).await?;
+    parts.set_max_buf_size(5);
+    assert_eq!(parts.try_clone().await?.max_buf_size(), 5);
+    let slices = [std::io::IoSlice::new(b"one"), std::io::IoSlice::new(b"two")];
+    assert_eq!(parts.write_vectored(&slices).await?, 5);
+    parts.flush().await?;
+    assert_eq!(tokio::fs::read(&path).await?, b"onetw");
     let text = tokio::fs::read_to_string(folder.0.join("copy")).await?;
     tokio::fs::remove_file(path).await?;
     Ok(format!("{text} {rest:?} {names:?}"))
