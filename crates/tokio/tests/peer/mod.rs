@@ -2,7 +2,7 @@
 //! protocol.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -96,7 +96,10 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour) -> io::Result<()> {
             (HEADERS, Behaviour::AnswersOnce) => {
                 stream.write_all(&frame(HEADERS, 5, number, OK))?;
                 let last = number.to_be_bytes();
-                return stream.write_all(&frame(GO_AWAY, 0, 0, &[&last[..], &[0; 4]].concat()));
+                stream.write_all(&frame(GO_AWAY, 0, 0, &[&last[..], &[0; 4]].concat()))?;
+                // A close would be a reset, if the client has sent anything meanwhile.
+                stream.shutdown(Shutdown::Write)?;
+                return io::copy(&mut stream, &mut io::sink()).map(drop);
             }
             (HEADERS, Behaviour::HalfReply) => {
                 // The flag: the headers end here. The frame of data is cut off.

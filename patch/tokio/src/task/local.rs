@@ -104,14 +104,15 @@ impl Local {
     fn poll(self: &Rc<Self>, context: &Context<'_>) -> Poll<()> {
         let _entered = self.enter();
         for _ in 0..TURNS {
-            let next = {
+            let (next, before) = {
                 let mut ready = self.ready.lock();
-                let next = ready.0.pop_front();
-                if next.is_none() {
-                    ready.1 = Some(context.waker().clone());
+                match ready.0.pop_front() {
+                    None => (None, ready.1.replace(context.waker().clone())),
+                    next => (next, None),
                 }
-                next
             };
+            // A waker may own tasks of the set, so it is dropped without the lock.
+            drop(before);
             let Some(id) = next else {
                 let is_empty = self.tasks.borrow().is_empty();
                 return if is_empty { Poll::Ready(()) } else { Poll::Pending };

@@ -220,14 +220,15 @@ impl<T: 'static> JoinSet<T> {
         if self.is_empty() {
             return Poll::Ready(None);
         }
-        let next = {
+        let (next, before) = {
             let mut ended = self.ended.lock();
-            let next = ended.0.pop_front();
-            if next.is_none() {
-                ended.1 = Some(context.waker().clone());
+            match ended.0.pop_front() {
+                None => (None, ended.1.replace(context.waker().clone())),
+                next => (next, None),
             }
-            next
         };
+        // A waker may own tasks of the set, so it is dropped without the lock.
+        drop(before);
         next.map_or(Poll::Pending, |id| Poll::Ready(self.join(id)))
     }
 
