@@ -14,8 +14,8 @@
 //! connections. Cost of a connection: the state of its task. What breaks first: descriptors; each
 //! child has its own. Source: `prefork`; nginx; granian and uvicorn's workers.
 
-use std::io;
 use std::thread;
+use std::{io, iter};
 
 use duality_architectures::common::admission::Admission;
 use duality_architectures::common::children::{Children, ROUND};
@@ -85,15 +85,21 @@ impl Architecture for Prefork {
         let mut children = Children::new()?;
         let mut pressure = Pressure::new(&Connections::default());
         let mut losses = Losses::new(self.name(), listeners.len());
-        while !drain::requested() {
-            while let Some(ended) = children.reap() {
-                losses.count(&ended)?;
+        loop {
+            let ended: Vec<_> = iter::from_fn(|| children.reap()).collect();
+            // Asked after the reaping, so that the end of a drained child is no loss. At a drain, a
+            // listener without a process may still have connections.
+            let drains = drain::requested();
+            for ended in &ended {
+                if !drains {
+                    losses.count(ended)?;
+                }
                 for process in &mut processes {
                     *process = process.filter(|process| *process != ended.process);
                 }
             }
             for (number, process) in processes.iter_mut().enumerate() {
-                if process.is_some() || !losses.are_over() || drain::requested() {
+                if process.is_some() || !(drains || losses.are_over()) {
                     continue;
                 }
                 let started = children.start(|| {
@@ -112,6 +118,9 @@ impl Architecture for Prefork {
                     Err(error) if children.count() == 0 => return Err(error),
                     Err(error) => drop(pressure.is_lack("fork", &error)),
                 }
+            }
+            if drains {
+                break;
             }
             thread::sleep(ROUND);
         }
