@@ -4,8 +4,7 @@
     scripts/tokio_suites.py FOLDER [SUITE …] [--worlds epoll,uthreads,threads,uring] [--files RE]
 
 FOLDER holds the sources and all builds: some 3 GB. The world `tokio` is the genuine tokio. Sources
-come from crates.io; those that keep their tests out of the crate come from GitHub by git. The
-script changes no test. It cuts an item that does not compile out of its file, and counts the tests
+come from crates.io. The script changes no test. It cuts an item that does not compile out of its file, and counts the tests
 of the item as missing.
 
 Each failure must stand in scripts/tokio_suites.txt with its reason. The script exits with 1 if
@@ -29,16 +28,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 PATCH = HERE.parent / "patch"
 WORLDS = ["epoll", "uthreads", "threads", "uring"]
 
-# Per suite: the version, the repository if the crate has no tests, and cargo's arguments.
-Suite = collections.namedtuple("Suite", "version repository arguments")
+# Per suite: the version, and cargo's arguments.
+Suite = collections.namedtuple("Suite", "version arguments")
 SUITES = {
-    "tokio": Suite("1.54.1", None, ["--tests"]),
-    "tokio-util": Suite("0.7.20", None, ["--tests", "--features", "full"]),
-    "tokio-stream": Suite("0.1.19", None, ["--tests", "--features", "full"]),
-    "hyper": Suite("1.11.0", "https://github.com/hyperium/hyper", ["--tests", "--features", "full"]),
-    "hyper-util": Suite("0.1.21", None, ["--tests", "--features", "full"]),
-    "tower-http": Suite("0.6.11", None, ["--tests", "--features", "full"]),
-    "tokio-tungstenite": Suite("0.29.0", "https://github.com/snapview/tokio-tungstenite", ["--tests"]),
+    "tokio": Suite("1.54.1", ["--tests"]),
+    "tokio-util": Suite("0.7.20", ["--tests", "--features", "full"]),
+    "tokio-stream": Suite("0.1.19", ["--tests", "--features", "full"]),
+    "hyper-util": Suite("0.1.21", ["--tests", "--features", "full"]),
+    "tower-http": Suite("0.6.11", ["--tests", "--features", "full"]),
+    "tokio-tungstenite": Suite("0.29.0", ["--tests"]),
 }
 
 # Suites with many small files, which take the world's name from the environment alone.
@@ -70,19 +68,10 @@ def prepare(folder, name, genuine):
     if home.exists():
         return home
     home.parent.mkdir(parents=True, exist_ok=True)
-    if suite.repository:
-        source = folder / "git" / name
-        if not source.exists():
-            clone = ["git", "clone", "--quiet", suite.repository, str(source)]
-            subprocess.run(clone, check=True)
-        home.mkdir()
-        tree = subprocess.run(["git", "-C", str(source), "archive", f"v{suite.version}"], check=True, capture_output=True)
-        subprocess.run(["tar", "x", "-C", str(home)], input=tree.stdout, check=True)
-    else:
-        address = f"https://static.crates.io/crates/{name}/{name}-{suite.version}.crate"
-        archive, _ = urllib.request.urlretrieve(address)
-        with tarfile.open(archive) as tar:
-            tar.extractall(home.parent, filter="data")
+    address = f"https://static.crates.io/crates/{name}/{name}-{suite.version}.crate"
+    archive, _ = urllib.request.urlretrieve(address)
+    with tarfile.open(archive) as tar:
+        tar.extractall(home.parent, filter="data")
     (home / "Cargo.lock").unlink(missing_ok=True)
     manifest = home / "Cargo.toml"
     if name == "tokio":
