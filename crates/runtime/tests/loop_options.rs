@@ -1,7 +1,7 @@
 //! Options of a loop: to poll before it sleeps, and to read files itself.
 
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +11,9 @@ use std::task::Poll;
 use duality_poller::{Direction, Event, Kind, Poller, Token};
 use duality_runtime::event_loop::{EventLoop, LoopWorld, idle};
 use duality_runtime::fs;
-use duality_runtime::time::{Duration, Instant, sleep};
+use duality_runtime::net::TcpStream;
+use duality_runtime::select;
+use duality_runtime::time::{Duration, Instant, sleep, timeout};
 
 /// Long enough never to pass in a test that works.
 const EVER: Duration = Duration::from_secs(20);
@@ -81,4 +83,37 @@ fn a_loop_that_reads_files_itself_has_them_at_once() {
         let first = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
         assert_eq!(first, Poll::Ready(b"content".to_vec()), "it waited for no helper");
     });
+}
+
+/// A ring keeps the file of a socket for as long as a request names it.
+#[test]
+fn a_socket_that_is_closed_within_a_run_has_ended_for_its_peer_after_the_run() {
+    for kind in Kind::ALL.iter().filter(|kind| kind.unavailable().is_none()) {
+        for gathers in [false, true] {
+            let poller = kind.open().unwrap();
+            let mut event_loop = EventLoop::new(poller, LoopWorld::Suspend).unwrap();
+            let mut peer = event_loop.run_until(a_client_leaves_while_it_reads(gathers));
+            let peer = peer.as_mut().unwrap().as_mut().unwrap();
+            peer.set_read_timeout(Some(EVER)).unwrap();
+            assert_eq!(peer.read(&mut [0]).unwrap(), 0, "{kind:?}, gathers: {gathers}");
+        }
+    }
+}
+
+/// Returns the peer of a socket that was closed within a read.
+async fn a_client_leaves_while_it_reads(gathers: bool) -> std::net::TcpStream {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    if gathers {
+        let mut buffer = [0];
+        select! {
+            _ = client.read(&mut buffer) => panic!("nothing was sent"),
+            () = sleep(MOMENT) => {}
+        }
+    } else {
+        timeout(MOMENT, async { client.read(&mut [0]).await }).await.unwrap_err();
+    }
+    drop(client);
+    peer
 }

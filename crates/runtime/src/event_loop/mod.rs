@@ -154,6 +154,7 @@ impl EventLoop {
             let _seen = thread_slots::run_loop();
             let root = self.core.spawn_local(root)?;
             self.core.run_until_done(root);
+            self.core.pause();
             Ok(())
         })
     }

@@ -59,6 +59,23 @@ impl Core {
         }
     }
 
+    /// Collects events before the loop pauses, so that no peer waits for what its tasks have done.
+    ///
+    /// A ring keeps the file of a closed socket for as long as a request names it, and the peer
+    /// sees no end until then. The first wait passes the cancellations on, the second one has the
+    /// kernel carry them out.
+    pub(crate) fn pause(&self) {
+        if self.poller.borrow_mut().ring().is_none() {
+            return;
+        }
+        let (mut events, mut woken) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let waited = self.poller.borrow_mut().wait(Some(Duration::ZERO), &mut events);
+            waited.expect("a poller fails only when it is used wrongly");
+            self.dispatch(&events, &mut woken);
+        }
+    }
+
     /// Runs the tasks that are ready now, and newly ready tasks up to the limit of a round. All
     /// others wait for the next round, so that descriptors and timers have their turn.
     fn run_ready(&self, slot: &ThreadSlot) {
