@@ -199,7 +199,8 @@ fn tools(workspace: &Workspace) -> Outcome {
     if let Err(problem) = tools::install_programs() {
         return Failed(problem);
     }
-    match tools::install_wheels(workspace) {
+    // `cargo-test` comes before `convert-test`, and has tests that compile by `duality cc`.
+    match convert::install_needs().and_then(|()| tools::install_wheels(workspace)) {
         Ok(()) => Passed,
         // The steps that need these programs look again, and are skipped with their own line.
         Err(problem) => Skipped(problem),

@@ -54,18 +54,25 @@ fn llvm(program: &str) -> PathBuf {
     Path::new("/usr/lib/llvm-19/bin").join(program)
 }
 
-/// Builds the pass and the reference runtime.
-pub(crate) fn build(workspace: &Workspace) -> Outcome {
+/// Makes sure that LLVM 19 is installed.
+///
+/// # Errors
+///
+/// Gives the line that installs LLVM, or the reason of the failure.
+pub(crate) fn install_needs() -> Result<(), String> {
     let packages: Vec<&str> = NEEDS
         .iter()
         .filter(|(file, _)| !Path::new(file).exists())
         .map(|(_, package)| *package)
         .collect();
-    if !packages.is_empty() {
-        // Some releases of Debian lack LLVM 19: the steps that need it are skipped there.
-        if let Err(problem) = tools::install_packages(&packages) {
-            return Skipped(problem);
-        }
+    if packages.is_empty() { Ok(()) } else { tools::install_packages(&packages) }
+}
+
+/// Builds the pass and the reference runtime.
+pub(crate) fn build(workspace: &Workspace) -> Outcome {
+    // Some releases of Debian lack LLVM 19: the steps that need it are skipped there.
+    if let Err(problem) = install_needs() {
+        return Skipped(problem);
     }
     match build_all(workspace) {
         Ok(()) => Passed,
