@@ -70,6 +70,7 @@ yields: 3000
 tokens_of_threads: (3, 7)
 blocking_where_it_may: (5, true)
 queued_blocking_work: 5
+runtimes_of_threads: 4
 local_guards: (3, true)
 budgets: true true false false 499500
 yields_beside_a_socket: 9

@@ -46,12 +46,15 @@ pub(crate) fn try_current() -> Result<Handle, TryCurrentError> {
     current.map_err(|_| TryCurrentError::gone())?.ok_or(TryCurrentError::missing())
 }
 
-/// Makes `handle` the current runtime. [`exit`] ends that.
+/// Makes `handle` the current runtime. [`exit`] ends that. At the end of the thread, which drops
+/// runtimes in its thread-local variables, no runtime is current.
 pub(crate) fn enter(handle: Handle) -> usize {
-    CURRENT.with_borrow_mut(|current| {
+    let entered = CURRENT.try_with(|current| {
+        let mut current = current.borrow_mut();
         current.push(handle);
         current.len()
-    })
+    });
+    entered.unwrap_or_default()
 }
 
 /// Ends [`enter`], which returned `depth`.

@@ -75,6 +75,7 @@ pieces! {
     runtimes::tokens_of_threads
     runtimes::blocking_where_it_may
     runtimes::queued_blocking_work
+    runtimes::runtimes_of_threads
     runtimes::local_guards
     runtimes::budgets
     runtimes::yields_beside_a_socket

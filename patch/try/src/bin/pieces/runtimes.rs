@@ -86,6 +86,21 @@ pub(crate) async fn queued_blocking_work() -> Found {
     Ok(found.await?.to_string())
 }
 
+/// A thread may keep a runtime until its end.
+pub(crate) async fn runtimes_of_threads() -> Found {
+    thread_local! {
+        static KEPT: std::cell::RefCell<Option<Runtime>> = const { std::cell::RefCell::new(None) };
+    }
+    let found = outside(|| {
+        let thread = thread::spawn(|| {
+            KEPT.set(Some(one_thread()));
+            one_thread().block_on(async { 4 })
+        });
+        thread.join().unwrap()
+    });
+    Ok(found.await?.to_string())
+}
+
 /// A local runtime takes local tasks while it is entered, on its own thread.
 pub(crate) async fn local_guards() -> Found {
     let found = outside(|| {
