@@ -1,5 +1,5 @@
-//! The waker of a kernel thread that waits in place. The waker ends a sleep on a condition variable,
-//! or a poll(2) for gathered waits.
+//! The waker of a kernel thread that waits in place. The waker ends a sleep on a condition
+//! variable, or a poll(2) for gathered waits.
 //!
 //! ```text
 //!   a waker, on any thread                the kernel thread, before and after its sleep
@@ -155,8 +155,8 @@ pub(crate) fn sleep_in_poll(sleep: impl FnOnce(Option<BorrowedFd<'_>>, Option<Du
     })
 }
 
-/// Sleeps, unless the waker of this kernel thread has been used since the last sleep. The waker ends
-/// the sleep, or the end of `limit`.
+/// Sleeps, unless the waker of this kernel thread has been used since the last sleep. The waker
+/// ends the sleep, or the end of `limit`.
 pub(crate) fn sleep_parked(limit: Option<Duration>) {
     SHARED.with(|shared| {
         if shared.bell.prepare(Sleeps::Parked) {
@@ -217,8 +217,8 @@ impl Bell {
         !self.rung.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends the period that [`prepare`](Bell::prepare) began. Returns true if the waker has been used
-    /// meanwhile.
+    /// Ends the period that [`prepare`](Bell::prepare) began. Returns true if the waker has been
+    /// used meanwhile.
     fn finish(&self) -> bool {
         let is_used = self.sleeps.swap(Sleeps::No as u8, Ordering::SeqCst) == Sleeps::No as u8;
         // All earlier rings are looked at after this line.

@@ -1,5 +1,5 @@
-//! What a socket was not ready for when it was last asked, so that `readable` and `writable` agree
-//! with tokio's: a direction stays ready until an operation would block.
+//! What a socket was not ready for when it was last asked. `readable` and `writable` are tokio's: a
+//! direction stays ready until an operation would block.
 //!
 //! ```text
 //!   an operation would block ──▶ blocked ──▶ poll(2) reports readiness ──▶ not blocked

@@ -58,8 +58,8 @@ impl Socket {
         self.helped(context, direction, self.descriptor.poll(context, direction, attempt))
     }
 
-    /// Notes whether the operation would block. Has another thread wake the task, if this one cannot
-    /// wait.
+    /// Notes whether the operation would block. Has another thread wake the task, if this one
+    /// cannot wait.
     #[inline]
     fn helped<T>(
         &self,
