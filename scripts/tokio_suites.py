@@ -51,7 +51,7 @@ LEFT_OUT = re.compile(
 )
 
 # Tests that take a minute on a busy machine, and not the 8 s of a test that must be run alone.
-SLOW = ("rt_threaded::many_multishot_futures",)
+SLOW = ("rt_threaded::blocking", "rt_threaded::many_multishot_futures")
 
 PATCHES = """
 [workspace]
