@@ -50,7 +50,7 @@ LEFT_OUT = re.compile(
     r"|tracing_|task_trace|task_builder|task_hooks|time_alt|rt_unstable|.*emscripten|.*wasm|.*windows|.*_named_|dump"
 )
 
-# Tests that take a minute on a busy machine, and not the 8 s of a test that must be run alone.
+# Tests that take minutes on a busy machine, and not the 8 s of other tests that run alone.
 SLOW = ("rt_threaded::blocking", "rt_threaded::many_multishot_futures")
 
 PATCHES = """
@@ -265,7 +265,7 @@ def outcomes(names, program, chosen, home, world, limit):
     if status is None or status not in (0, 101):
         for name in names:
             if name not in found:
-                patience = 180 if name in SLOW else 8
+                patience = 400 if name in SLOW else 8
                 alone, ended = execute(program, home, world, ["--exact", name], patience)
                 outcome = re.search(pattern, alone, re.M)
                 found[name] = outcome[2] if outcome and ended is not None else "hangs" if ended is None else "dies"
