@@ -1,26 +1,28 @@
-//! The waker of a kernel thread that waits in place. The waker ends a park, or a poll(2) for
-//! gathered waits.
+//! The waker of a kernel thread that waits in place. The waker ends a sleep on a condition
+//! variable, or a poll(2) for gathered waits.
 //!
 //! ```text
-//!   a waker, on any thread                the kernel thread, before and after its poll(2)
+//!   a waker, on any thread                the kernel thread, before and after its sleep
 //!   ring:  rung ← true                    alone?   no other thread has a clone: no event
-//!          in_poll? ─yes─▶ the event      prepare: in_poll ← true; rung? ─yes─▶ no sleep
-//!                   └─no─▶ unpark         finish:  in_poll ← false; rung ← false
+//!          sleeps ← no; it was            prepare: sleeps ← in poll or parked; rung? ─▶ no sleep
+//!            in poll ─▶ the event         finish:  sleeps ← no; rung ← false
+//!            parked  ─▶ the condition
 //! ```
+//!
+//! The sleep is no `thread::park`, because a program may use the token of its thread for itself.
 //!
 //! The event is an eventfd(2). The event is made, and polled, only while another thread can use the
 //! waker. So a connection has no second descriptor as long as no other thread wakes it.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use self::shim::{AtomicBool, Ordering, fence};
+use self::shim::{AtomicBool, AtomicU8, Ordering, fence};
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic as shim;
@@ -29,8 +31,9 @@ use std::sync::atomic as shim;
 
 thread_local! {
     static SHARED: Arc<ThreadWaker> = Arc::new(ThreadWaker {
-        thread: thread::current(),
         bell: Bell::new(),
+        parked: Mutex::default(),
+        woken: Condvar::new(),
         event: OnceLock::new(),
     });
     static WAKER: Waker = Waker::from(SHARED.with(Arc::clone));
@@ -45,8 +48,9 @@ const OWN: usize = 2;
 const WITHOUT_EVENT: Duration = Duration::from_millis(2);
 
 struct ThreadWaker {
-    thread: Thread,
     bell: Bell,
+    parked: Mutex<()>,
+    woken: Condvar,
     event: OnceLock<OwnedFd>,
 }
 
@@ -59,7 +63,22 @@ impl ThreadWaker {
                     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
                 }
             }
-            Sleeps::InPark => self.thread.unpark(),
+            Sleeps::Parked => {
+                // The thread has looked at the bell under the lock, and now waits, or it will look.
+                drop(self.parked.lock().unwrap_or_else(PoisonError::into_inner));
+                self.woken.notify_one();
+            }
+            Sleeps::No => {}
+        }
+    }
+
+    /// Sleeps until the waker is used, at most for `limit`.
+    fn park(&self, limit: Option<Duration>) {
+        let parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        let sleeps = |_: &mut ()| self.bell.sleeps();
+        match limit {
+            None => drop(self.woken.wait_while(parked, sleeps)),
+            Some(limit) => drop(self.woken.wait_timeout_while(parked, limit, sleeps)),
         }
     }
 
@@ -109,52 +128,80 @@ pub(crate) fn running_waker() -> usize {
 }
 
 /// Calls `sleep`, unless the waker of this kernel thread has been used since the last call. The
-/// arguments of `sleep` are the event that ends it, and the longest time that it may take.
-pub(crate) fn sleep_in_poll(sleep: impl FnOnce(Option<BorrowedFd<'_>>, Option<Duration>)) {
+/// arguments of `sleep` are the event that ends it, and the longest time that it may take. Returns
+/// whether it called `sleep`.
+pub(crate) fn sleep_in_poll(sleep: impl FnOnce(Option<BorrowedFd<'_>>, Option<Duration>)) -> bool {
     SHARED.with(|shared| {
         if Arc::strong_count(shared) <= OWN {
-            if shared.bell.is_silent_alone() {
+            let may_sleep = shared.bell.is_silent_alone();
+            if may_sleep {
                 sleep(None, None);
             }
-            return;
+            return may_sleep;
         }
-        let Some(event) = shared.event() else { return sleep(None, Some(WITHOUT_EVENT)) };
-        if shared.bell.prepare() {
+        let Some(event) = shared.event() else {
+            sleep(None, Some(WITHOUT_EVENT));
+            return true;
+        };
+        let may_sleep = shared.bell.prepare(Sleeps::InPoll);
+        if may_sleep {
             sleep(Some(event), None);
         }
         if shared.bell.finish() {
             // A write that is still to come ends a later sleep early.
             let _ = rustix::io::read(event, &mut [0; 8]);
         }
+        may_sleep
+    })
+}
+
+/// Sleeps, unless the waker of this kernel thread has been used since the last sleep. The waker
+/// ends the sleep, or the end of `limit`.
+pub(crate) fn sleep_parked(limit: Option<Duration>) {
+    SHARED.with(|shared| {
+        if shared.bell.prepare(Sleeps::Parked) {
+            shared.park(limit);
+        }
+        shared.bell.finish();
     });
 }
 
-/// The way in which the kernel thread sleeps, if it sleeps.
-#[derive(Debug, PartialEq, Eq)]
+/// How the kernel thread sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sleeps {
-    InPark,
+    No,
     InPoll,
+    Parked,
+}
+
+impl Sleeps {
+    fn of(number: u8) -> Self {
+        let all = [Self::No, Self::InPoll, Self::Parked];
+        all[usize::from(number)]
+    }
 }
 
 struct Bell {
-    /// A wake that no sleep in poll(2) has seen.
+    /// A wake that no sleep has seen.
     rung: AtomicBool,
-    /// The thread is in poll(2) with the event, or about to enter it.
-    in_poll: AtomicBool,
+    /// How the thread sleeps, or is about to: a number of [`Sleeps`].
+    sleeps: AtomicU8,
 }
 
 impl Bell {
     fn new() -> Self {
-        Self { rung: AtomicBool::new(false), in_poll: AtomicBool::new(false) }
+        Self { rung: AtomicBool::new(false), sleeps: AtomicU8::new(Sleeps::No as u8) }
     }
 
-    /// Wakes the thread, in the way that fits its sleep.
+    /// Ends the thread's sleep, and says how it slept. The caller wakes the thread.
     fn ring(&self) -> Sleeps {
         self.rung.store(true, Ordering::SeqCst);
-        match self.in_poll.swap(false, Ordering::SeqCst) {
-            true => Sleeps::InPoll,
-            false => Sleeps::InPark,
-        }
+        Sleeps::of(self.sleeps.swap(Sleeps::No as u8, Ordering::SeqCst))
+    }
+
+    /// Whether nothing has ended the sleep.
+    fn sleeps(&self) -> bool {
+        self.sleeps.load(Ordering::SeqCst) != Sleeps::No as u8
     }
 
     /// Whether the thread may sleep without the event, because no other thread has the waker. A
@@ -164,16 +211,16 @@ impl Bell {
         !self.rung.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether the thread may sleep with the event.
-    fn prepare(&self) -> bool {
-        self.in_poll.store(true, Ordering::SeqCst);
+    /// Whether the thread may sleep in this way.
+    fn prepare(&self, how: Sleeps) -> bool {
+        self.sleeps.store(how as u8, Ordering::SeqCst);
         !self.rung.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends the period that [`prepare`](Bell::prepare) began. Returns true if the event has been
-    /// used, or will be.
+    /// Ends the period that [`prepare`](Bell::prepare) began. Returns true if the waker has been
+    /// used meanwhile.
     fn finish(&self) -> bool {
-        let is_used = !self.in_poll.swap(false, Ordering::SeqCst);
+        let is_used = self.sleeps.swap(Sleeps::No as u8, Ordering::SeqCst) == Sleeps::No as u8;
         // All earlier rings are looked at after this line.
         self.rung.swap(false, Ordering::SeqCst);
         is_used
@@ -193,7 +240,7 @@ mod tests {
         sleep_in_poll(|event, limit| {
             sleeps += 1;
             assert!(event.is_some() && limit.is_none());
-            thread::spawn(move || waker.wake()).join().unwrap();
+            std::thread::spawn(move || waker.wake()).join().unwrap();
         });
         assert_eq!(sleeps, 1);
         // All clones are gone, and the wake has been seen.
@@ -202,6 +249,20 @@ mod tests {
             assert!(event.is_none());
         });
         assert_eq!(sleeps, 2);
+    }
+
+    #[test]
+    fn a_wake_ends_a_sleep_without_descriptors_and_leaves_the_token_of_the_thread() {
+        let (waker, this) = (WAKER.with(Waker::clone), std::thread::current());
+        this.unpark();
+        sleep_parked(Some(Duration::from_millis(1)));
+        waker.wake_by_ref();
+        sleep_parked(None);
+        let other = std::thread::spawn(move || waker.wake());
+        sleep_parked(None);
+        other.join().unwrap();
+        // The token is still there, so that this call returns.
+        std::thread::park();
     }
 }
 
@@ -238,7 +299,7 @@ mod loom_tests {
                     assert!(!bell.is_silent_alone() || is_done.load(Ordering::Acquire));
                     continue;
                 }
-                if bell.prepare() {
+                if bell.prepare(Sleeps::InPoll) {
                     let mut is_readable = event.0.lock().unwrap();
                     while !*is_readable {
                         is_readable = event.1.wait(is_readable).unwrap();
@@ -248,6 +309,32 @@ mod loom_tests {
                     *event.0.lock().unwrap() = false;
                 }
             }
+            waker.join().unwrap();
+        });
+    }
+
+    /// A wake ends the wait of the thread that sleeps on a condition variable.
+    #[test]
+    fn loom_a_wake_ends_the_sleep_on_the_condition() {
+        loom::model(|| {
+            let bell = Arc::new(Bell::new());
+            let condition = Arc::new((Mutex::new(()), Condvar::new()));
+            let waker = {
+                let (bell, condition) = (bell.clone(), condition.clone());
+                thread::spawn(move || {
+                    if bell.ring() == Sleeps::Parked {
+                        drop(condition.0.lock().unwrap());
+                        condition.1.notify_one();
+                    }
+                })
+            };
+            if bell.prepare(Sleeps::Parked) {
+                let mut parked = condition.0.lock().unwrap();
+                while bell.sleeps() {
+                    parked = condition.1.wait(parked).unwrap();
+                }
+            }
+            bell.finish();
             waker.join().unwrap();
         });
     }

@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
+mod budget;
 #[expect(unsafe_code, reason = "ReadBuf and BufMut lend uninitialised memory by unsafe calls")]
 mod buffer;
 mod elsewhere;

@@ -27,6 +27,7 @@ frames_go_through_halves: 0 1 1000 70000
 both_ends_wait_for_room: 4000000 4000000
 many_connections: 336300
 readiness: b\"abc\" de
+readiness_is_remembered: true operation would block
 two_tasks_share_a_socket: 100
 two_acceptors_share_a_listener: 40
 a_stream_moves_between_tasks: abcdefgh
@@ -66,6 +67,13 @@ much_goes_through_a_child: 1249975000 true None
 children_are_killed: signal: 9 (SIGKILL) None true
 files: one TWO three \" three\" {\"copy\", \"file\"}
 yields: 3000
+tokens_of_threads: (3, 7)
+blocking_where_it_may: (5, true)
+queued_blocking_work: 5
+runtimes_of_threads: 4
+local_guards: (3, true)
+budgets: true true false false 499500
+yields_beside_a_socket: 9
 ";
 
 fn pieces_find_the_same(world: &str) {

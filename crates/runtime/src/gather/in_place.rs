@@ -4,16 +4,15 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::mem;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Waker};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_poller::Direction;
 
 use super::deadlines::{Deadlines, Key};
 use crate::drain;
-use crate::thread_waker::{running_waker, sleep_in_poll};
+use crate::thread_waker::{running_waker, sleep_in_poll, sleep_parked};
 use crate::visibility::{self, Wait, thread_slots};
 use crate::wait::{Ambient, Waited, earlier};
 
@@ -28,6 +27,8 @@ struct Set {
     polled: Vec<libc::pollfd>,
     /// Wakers to use, kept for its memory.
     woken: Vec<Waker>,
+    /// The waits since the last poll(2).
+    unasked: u32,
 }
 
 struct Noted {
@@ -38,6 +39,9 @@ struct Noted {
 
 /// The interval between checks for a drain, if no descriptor is left to wait for it.
 const WITHOUT_EVENTS: Duration = Duration::from_millis(100);
+
+/// The most waits without a poll(2), while the task wakes itself. Its other waits must not starve.
+const MOST_UNASKED: u32 = 32;
 
 thread_local! {
     static SET: RefCell<Set> = RefCell::default();
@@ -111,10 +115,7 @@ pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
     if has_descriptors {
         wait_in_poll(until);
     } else {
-        match until {
-            None => thread::park(),
-            Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
-        }
+        sleep_parked(until.map(|until| until.saturating_duration_since(Instant::now())));
     }
     let now = (until.is_some()).then(Instant::now);
     let mut woken = SET.with_borrow_mut(|set| {
@@ -135,7 +136,7 @@ pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
 /// the ready descriptors off the set: their operations note them again.
 fn wait_in_poll(until: Option<Instant>) {
     SET.with_borrow_mut(|set| {
-        let Set { descriptors, drains, polled, woken, .. } = set;
+        let Set { descriptors, drains, polled, woken, unasked, .. } = set;
         polled.clear();
         polled.extend(descriptors.iter().map(|noted| {
             let events = match noted.direction {
@@ -157,12 +158,17 @@ fn wait_in_poll(until: Option<Instant>) {
                 look = Some(Duration::ZERO);
             }
         }
-        sleep_in_poll(|event, limit| {
+        let mut ask = |event: Option<BorrowedFd<'_>>, limit: Option<Duration>| {
             polled.extend(event.map(|event| to_read(event.as_raw_fd())));
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             visibility::count(|counters| counters.other_calls.add(1));
             poll(polled, earlier(earlier(left, limit), look));
-        });
+        };
+        *unasked = if sleep_in_poll(&mut ask) { 0 } else { *unasked + 1 };
+        if *unasked >= MOST_UNASKED {
+            ask(None, Some(Duration::ZERO));
+            *unasked = 0;
+        }
         if drain::requested() {
             woken.extend(mem::take(drains).into_values().flatten());
         }

@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_poller::Direction;
@@ -18,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::event_loop::current;
 use crate::gather;
 use crate::places::Place;
-use crate::thread_waker::with_waker_of_running;
+use crate::thread_waker::{sleep_parked, with_waker_of_running};
 use crate::visibility::{self, thread_slots};
 use crate::wait::{Ambient, Waited, ambient, ambient_deadline, earlier, set_ambient};
 
@@ -58,10 +57,8 @@ pub(crate) fn wait(deadline: Option<Instant>) -> Waited {
         Ambient::Before(ambient) => Some(ambient),
         Ambient::Gather => return Waited::Pending,
     };
-    match earlier(deadline, ambient) {
-        None => thread::park(),
-        Some(end) => thread::park_timeout(end.saturating_duration_since(Instant::now())),
-    }
+    let end = earlier(deadline, ambient);
+    sleep_parked(end.map(|end| end.saturating_duration_since(Instant::now())));
     if passed(ambient) { Waited::Pending } else { Waited::Again }
 }
 

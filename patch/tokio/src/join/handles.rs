@@ -15,11 +15,13 @@ use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use pin_project_lite::pin_project;
+use real::task::coop;
 
 use super::{Id, JoinError};
+use crate::budget::with_budget;
 
 /// The runtime of a task.
 pub(crate) trait Owner: Send + Sync {
@@ -161,7 +163,7 @@ struct Polled<'a, F> {
 impl<F: Future> Polled<'_, F> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
         let future = self.future.as_mut().as_pin_mut().expect("the caller has looked");
-        let polled = future.poll(context);
+        let polled = with_budget(context, |context| future.poll(context));
         self.has_ended = true;
         polled
     }
@@ -297,6 +299,11 @@ impl<T> JoinHandle<T> {
         self.header.id
     }
 
+    /// The output, whatever the budget of the caller is.
+    pub(crate) fn poll_outcome(&self, context: &Context<'_>) -> Poll<Result<T, JoinError>> {
+        self.outcome.poll(context)
+    }
+
     /// Has `waker` used when the task ends. Returns false if the task has ended.
     pub(crate) fn wake_at_end(&self, waker: &Waker) -> bool {
         match &mut *lock(&self.outcome.0) {
@@ -313,7 +320,12 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.outcome.poll(context)
+        let budget = ready!(coop::poll_proceed(context));
+        let ended = self.poll_outcome(context);
+        if ended.is_ready() {
+            budget.made_progress();
+        }
+        ended
     }
 }
 

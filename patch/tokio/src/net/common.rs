@@ -90,17 +90,17 @@ macro_rules! readiness {
                 self.socket.writable().await
             }
 
-            /// Calls `operation` once.
+            /// Calls `operation` once, if the socket is ready for it.
             ///
             /// # Errors
             ///
-            /// The errors of `operation`.
+            /// `WouldBlock`, and the errors of `operation`.
             pub fn try_io<R>(
                 &self,
-                _: $crate::io::Interest,
+                interest: $crate::io::Interest,
                 operation: impl FnOnce() -> ::std::io::Result<R>,
             ) -> ::std::io::Result<R> {
-                operation()
+                self.socket.try_io(interest, operation)
             }
 
             /// Calls `operation` until it does not return `WouldBlock`. Waits for the interest
@@ -281,7 +281,9 @@ macro_rules! datagrams {
             /// `WouldBlock`, and the errors of `recvfrom(2)`.
             pub fn try_recv_from(&self, buffer: &mut [u8]) -> ::std::io::Result<(usize, $address)> {
                 let flags = ::rustix::net::RecvFlags::empty();
-                let (count, _, sender) = ::rustix::net::recvfrom(&self.socket, buffer, flags)?;
+                let direction = ::duality_poller::Direction::Read;
+                let received = ::rustix::net::recvfrom(&self.socket, buffer, flags);
+                let (count, _, sender) = self.socket.noted(direction, received)?;
                 Ok((count, $of_sender(sender)?))
             }
 

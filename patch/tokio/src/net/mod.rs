@@ -1,6 +1,7 @@
 //! Sockets of TCP, UDP and Unix, and host names.
 
 mod address;
+mod blocked;
 mod common;
 mod halves;
 mod socket;

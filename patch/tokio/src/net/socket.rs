@@ -5,30 +5,42 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::BufMut;
 use duality_poller::Direction;
 use duality_runtime::net::SharedDescriptor;
 use real::io::ReadBuf;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recv, recvfrom, send, shutdown, sockopt};
 
+use super::blocked::{Blocked, would_block};
 use crate::buffer;
 use crate::elsewhere::helped;
 use crate::io::{Interest, Ready};
 
 /// A non-blocking socket.
 #[derive(Debug)]
-pub(crate) struct Socket(SharedDescriptor);
+pub(crate) struct Socket {
+    descriptor: SharedDescriptor,
+    blocked: Blocked,
+}
 
 impl Socket {
     /// Makes `descriptor` non-blocking.
     pub(super) fn new(descriptor: OwnedFd) -> io::Result<Self> {
-        Ok(Self(SharedDescriptor::new(descriptor)?))
+        Ok(Self { descriptor: SharedDescriptor::new(descriptor)?, blocked: Blocked::both() })
     }
 
     pub(super) const fn of_nonblocking(descriptor: OwnedFd) -> Self {
-        Self(SharedDescriptor::of_nonblocking(descriptor))
+        let descriptor = SharedDescriptor::of_nonblocking(descriptor);
+        Self { descriptor, blocked: Blocked::both() }
+    }
+
+    /// The socket of an accepted connection, in non-blocking mode.
+    pub(super) const fn accepted(descriptor: OwnedFd) -> Self {
+        let descriptor = SharedDescriptor::of_nonblocking(descriptor);
+        Self { descriptor, blocked: Blocked::neither() }
     }
 
     /// The descriptor alone, which stays non-blocking. Loops forget the old one.
@@ -43,10 +55,11 @@ impl Socket {
         direction: Direction,
         attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        self.helped(context, direction, self.0.poll(context, direction, attempt))
+        self.helped(context, direction, self.descriptor.poll(context, direction, attempt))
     }
 
-    /// Has another thread wake the task, if this one cannot wait.
+    /// Notes whether the operation would block. Has another thread wake the task, if this one
+    /// cannot wait.
     #[inline]
     fn helped<T>(
         &self,
@@ -54,7 +67,10 @@ impl Socket {
         direction: Direction,
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        helped(&self.0, context, direction, polled)
+        if polled.is_pending() {
+            self.blocked.add(direction);
+        }
+        helped(&self.descriptor, context, direction, polled)
     }
 
     /// One operation, which waits.
@@ -71,12 +87,23 @@ impl Socket {
         context: &Context<'_>,
         direction: Direction,
     ) -> Poll<io::Result<()>> {
-        self.helped(context, direction, self.0.poll_ready(context, direction))
+        if self.blocked.contains(direction) {
+            let polled = self.descriptor.poll_ready(context, direction);
+            ready!(self.helped(context, direction, polled))?;
+            self.blocked.remove(direction);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Waits until one of the interests comes true.
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        Ready::awaited(&self.0, interest).await
+        let known = self.blocked.known(interest);
+        if !known.is_empty() {
+            return Ok(known | Ready::now(self.as_fd(), interest)?);
+        }
+        let ready = Ready::awaited(&self.descriptor, interest).await?;
+        self.blocked.learn(ready);
+        Ok(ready)
     }
 
     pub(super) async fn readable(&self) -> io::Result<()> {
@@ -87,6 +114,22 @@ impl Socket {
         poll_fn(|context| self.poll_ready(context, Direction::Write)).await
     }
 
+    /// Calls `operation` if the socket is ready.
+    pub(super) fn try_io<R>(
+        &self,
+        interest: Interest,
+        operation: impl FnOnce() -> io::Result<R>,
+    ) -> io::Result<R> {
+        if self.blocked.known(interest).is_empty() {
+            let ready = Ready::now(self.as_fd(), interest)?;
+            if ready.is_empty() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.blocked.learn(ready);
+        }
+        self.blocked.note_all(interest, operation())
+    }
+
     /// Calls `operation` until it does not return `WouldBlock`, and waits before each further call.
     pub(super) async fn async_io<R>(
         &self,
@@ -94,12 +137,11 @@ impl Socket {
         mut operation: impl FnMut() -> io::Result<R>,
     ) -> io::Result<R> {
         loop {
-            match operation() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.ready(interest).await?;
-                }
-                other => return other,
+            let outcome = self.blocked.note_all(interest, operation());
+            if !would_block(&outcome) {
+                return outcome;
             }
+            self.ready(interest).await?;
         }
     }
 
@@ -109,7 +151,7 @@ impl Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let room = buffer.remaining();
-        let read = self.0.poll_moving(context, Direction::Read, room, |socket| {
+        let read = self.descriptor.poll_moving(context, Direction::Read, room, |socket| {
             buffer::fill(buffer, |room| {
                 let (_, count) = recv(socket, room, RecvFlags::empty())?;
                 Ok((count, count))
@@ -136,9 +178,10 @@ impl Socket {
         context: &Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = self.0.poll_moving(context, Direction::Write, bytes.len(), |socket| {
-            Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
-        });
+        let written =
+            self.descriptor.poll_moving(context, Direction::Write, bytes.len(), |socket| {
+                Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
+            });
         self.helped(context, Direction::Write, written)
     }
 
@@ -148,7 +191,7 @@ impl Socket {
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let room = buffers.iter().map(|buffer| buffer.len()).sum();
-        let written = self.0.poll_moving(context, Direction::Write, room, |socket| {
+        let written = self.descriptor.poll_moving(context, Direction::Write, room, |socket| {
             Ok(rustix::io::writev(socket, buffers)?)
         });
         self.helped(context, Direction::Write, written)
@@ -167,17 +210,28 @@ impl Socket {
         }
     }
 
+    /// The outcome of an operation that does not wait.
+    pub(super) fn noted<T>(
+        &self,
+        direction: Direction,
+        outcome: Result<T, Errno>,
+    ) -> io::Result<T> {
+        self.blocked.note(direction, outcome.map_err(io::Error::from))
+    }
+
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(recv(self.as_fd(), buffer, RecvFlags::empty())?.1)
+        let received = recv(self.as_fd(), buffer, RecvFlags::empty());
+        self.noted(Direction::Read, received.map(|(_, count)| count))
     }
 
     pub(super) fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::readv(self.as_fd(), buffers)?)
+        self.noted(Direction::Read, rustix::io::readv(self.as_fd(), buffers))
     }
 
     pub(super) fn try_read_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
         let (count, ()) = buffer::fill_bytes(buffer, |room: &mut [MaybeUninit<u8>]| {
-            Ok((recv(self.as_fd(), room, RecvFlags::empty())?.1, ()))
+            let received = recv(self.as_fd(), room, RecvFlags::empty());
+            self.noted(Direction::Read, received.map(|(_, count)| (count, ())))
         })?;
         Ok(count)
     }
@@ -188,16 +242,17 @@ impl Socket {
         room: &mut [MaybeUninit<u8>],
         flags: RecvFlags,
     ) -> io::Result<(usize, Option<SocketAddrAny>)> {
-        let ((filled, _), _, sender) = recvfrom(self.as_fd(), room, flags)?;
-        Ok((filled.len(), sender))
+        let received = recvfrom(self.as_fd(), room, flags);
+        let of = |((filled, _), _, sender): ((&mut [u8], _), _, _)| (filled.len(), sender);
+        self.noted(Direction::Read, received.map(of))
     }
 
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(send(self.as_fd(), bytes, SendFlags::NOSIGNAL)?)
+        self.noted(Direction::Write, send(self.as_fd(), bytes, SendFlags::NOSIGNAL))
     }
 
     pub(super) fn try_write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::writev(self.as_fd(), buffers)?)
+        self.noted(Direction::Write, rustix::io::writev(self.as_fd(), buffers))
     }
 
     pub(super) fn take_error(&self) -> io::Result<Option<io::Error>> {
@@ -207,7 +262,7 @@ impl Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
 }
 

@@ -70,7 +70,7 @@ impl TcpListener {
             Ok(acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
         }))?;
         let (descriptor, peer) = accepted;
-        let stream = TcpStream { socket: Socket::of_nonblocking(descriptor) };
+        let stream = TcpStream { socket: Socket::accepted(descriptor) };
         Poll::Ready(Ok((stream, internet_address(peer)?)))
     }
 

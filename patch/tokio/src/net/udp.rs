@@ -104,7 +104,8 @@ impl UdpSocket {
     ///
     /// `WouldBlock`, and the errors of `sendto(2)`.
     pub fn try_send_to(&self, datagram: &[u8], to: SocketAddr) -> io::Result<usize> {
-        Ok(sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &to)?)
+        let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &to);
+        self.socket.noted(Direction::Write, sent)
     }
 
     /// Waits for a datagram, and copies it without taking it.
@@ -159,7 +160,8 @@ impl UdpSocket {
     ///
     /// `WouldBlock`, and the errors of `recvfrom(2)`.
     pub fn try_peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let (count, _, sender) = recvfrom(&self.socket, buffer, RecvFlags::PEEK)?;
+        let received = recvfrom(&self.socket, buffer, RecvFlags::PEEK);
+        let (count, _, sender) = self.socket.noted(Direction::Read, received)?;
         Ok((count, internet_address(sender)?))
     }
 }

@@ -56,15 +56,15 @@ impl Child {
         child.as_ref().filter(|_| status.is_none()).map(StdChild::id)
     }
 
-    /// Sends SIGKILL, without waiting for the end.
+    /// Sends SIGKILL, without waiting for the end. Does nothing if the child has been waited for.
     ///
     /// # Errors
     ///
-    /// The errors of `kill(2)`, and `InvalidInput` if the child has been waited for.
+    /// The errors of `kill(2)`.
     pub fn start_kill(&mut self) -> io::Result<()> {
         match (&mut self.process.child, self.process.status) {
             (Some(child), None) => child.kill(),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "the child has ended")),
+            _ => Ok(()),
         }
     }
 

@@ -38,7 +38,9 @@ impl Builder {
     #[track_caller]
     pub fn build_local(&mut self, _: LocalOptions) -> io::Result<LocalRuntime> {
         assert!(self.is_local(), "multi_thread is not supported for LocalRuntime");
-        Ok(LocalRuntime { set: LocalSet::new(), runtime: self.build()? })
+        let (set, runtime) = (LocalSet::new(), self.build_for(true)?);
+        set.belongs_to(runtime.handle().id());
+        Ok(LocalRuntime { set, runtime })
     }
 }
 

@@ -103,13 +103,9 @@ impl Blocking {
         state.alive -= 1;
     }
 
-    /// Drops the jobs that have not begun. The threads end once they have finished their job.
+    /// Takes no further job. The threads end once they have finished all jobs, as with tokio.
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
-        state.is_closed = true;
-        let unbegun = std::mem::take(&mut state.jobs);
-        drop(state);
+        self.lock().is_closed = true;
         self.work.notify_all();
-        drop(unbegun);
     }
 }

@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::blocking::Blocking;
+use super::shared::Nature;
 use super::threads::ThreadOptions;
 use super::{Handle, Runtime, RuntimeFlavor, Shared};
 use crate::world::World;
@@ -194,10 +196,15 @@ impl Builder {
     /// If the world is not available on this machine, or a thread or descriptor is lacking. A wrong
     /// `DUALITY_WORLD` ends the process with a line and exit code 2.
     pub fn build(&mut self) -> io::Result<Runtime> {
+        self.build_for(false)
+    }
+
+    /// Makes the runtime, which has local tasks or not.
+    pub(crate) fn build_for(&self, is_local: bool) -> io::Result<Runtime> {
         let world = World::chosen();
-        let (name, threads) = (self.name.clone(), self.threads.clone());
-        let keep = self.keep_alive;
-        let shared = Shared::new(world, self.flavor, name, threads, self.most_blocking, keep);
+        let nature = Nature { name: self.name.clone(), world, flavor: self.flavor, is_local };
+        let blocking = Blocking::new(self.most_blocking, self.keep_alive);
+        let shared = Shared::new(nature, self.threads.clone(), blocking);
         let handle = Handle { shared: Arc::new(shared) };
         handle.shared.open(&handle)?;
         Ok(Runtime::of(handle))

@@ -1,8 +1,10 @@
 //! What a kernel thread knows of runtimes: the current one, and whether its code may block.
 
 use std::cell::{Cell, RefCell};
+use std::task::{Context, Waker};
 
 use super::{Handle, RuntimeId, TryCurrentError};
+use crate::budget::without_budget;
 
 thread_local! {
     static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
@@ -14,6 +16,8 @@ thread_local! {
 struct Place {
     /// Whether a task, or the future of `block_on`, runs.
     is_inside: bool,
+    /// Whether this code may call `block_in_place`.
+    may_leave: bool,
     /// The runtime with a loop that gives this code its turn.
     runtime: Option<RuntimeId>,
     /// The number of the loop that this code holds up, by `block_in_place`.
@@ -21,7 +25,7 @@ struct Place {
 }
 
 impl Place {
-    const OUTSIDE: Self = Self { is_inside: false, runtime: None, held_up: None };
+    const OUTSIDE: Self = Self { is_inside: false, may_leave: true, runtime: None, held_up: None };
 }
 
 /// Calls `operation` with the current runtime.
@@ -42,12 +46,15 @@ pub(crate) fn try_current() -> Result<Handle, TryCurrentError> {
     current.map_err(|_| TryCurrentError::gone())?.ok_or(TryCurrentError::missing())
 }
 
-/// Makes `handle` the current runtime. [`exit`] ends that.
+/// Makes `handle` the current runtime. [`exit`] ends that. At the end of the thread, which drops
+/// runtimes in its thread-local variables, no runtime is current.
 pub(crate) fn enter(handle: Handle) -> usize {
-    CURRENT.with_borrow_mut(|current| {
+    let entered = CURRENT.try_with(|current| {
+        let mut current = current.borrow_mut();
         current.push(handle);
         current.len()
-    })
+    });
+    entered.unwrap_or_default()
 }
 
 /// Ends [`enter`], which returned `depth`.
@@ -117,12 +124,13 @@ impl Drop for Restore {
 }
 
 /// Begins to run tasks or a future of `handle` on this kernel thread, until the result is dropped.
+/// `may_leave` says whether they may call `block_in_place`.
 ///
 /// # Panics
 ///
 /// If this kernel thread runs a task or a future already.
 #[track_caller]
-pub(crate) fn run(handle: Handle, driver: Driver) -> Restore {
+pub(crate) fn run(handle: Handle, driver: Driver, may_leave: bool) -> Restore {
     assert!(
         !is_inside(),
         "Cannot start a runtime from within a runtime. This happens because a function (like `block_on`) attempted to \
@@ -136,17 +144,37 @@ pub(crate) fn run(handle: Handle, driver: Driver) -> Restore {
     Restore {
         depth: Some(enter(handle)),
         // The code may have left a loop by `block_in_place`, and hold it up still.
-        place: PLACE.replace(Place { is_inside: true, runtime, held_up: held_up() }),
+        place: PLACE.replace(Place { is_inside: true, may_leave, runtime, held_up: held_up() }),
         number: NUMBER.replace(number),
     }
 }
 
-/// Lets the code of this kernel thread block, until the result is dropped.
-pub(crate) fn leave() -> Restore {
-    let held_up = PLACE.get().held_up.or(NUMBER.get());
+/// Forbids the code of this kernel thread to call `block_in_place`, until the result is dropped.
+pub(crate) fn stay() -> Restore {
+    let place = PLACE.get();
+    // Outside of a runtime, code may always block.
+    let may_leave = place.may_leave && !place.is_inside;
     Restore {
+        depth: None,
+        place: PLACE.replace(Place { may_leave, ..place }),
+        number: NUMBER.get(),
+    }
+}
+
+/// Calls `work`, which may block this kernel thread.
+///
+/// # Panics
+///
+/// If the calling code may not block.
+#[track_caller]
+pub(crate) fn leave<R>(work: impl FnOnce() -> R) -> R {
+    let place = PLACE.get();
+    assert!(place.may_leave, "can call blocking only when running on the multi-threaded runtime");
+    let held_up = place.held_up.or(NUMBER.get());
+    let _restore = Restore {
         depth: None,
         place: PLACE.replace(Place { held_up, ..Place::OUTSIDE }),
         number: NUMBER.get(),
-    }
+    };
+    without_budget(&mut Context::from_waker(Waker::noop()), |_| work())
 }

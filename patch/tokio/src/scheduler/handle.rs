@@ -74,13 +74,18 @@ impl Handle {
     /// If the future panics. Within a runtime.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.shared.block_on_in_place(self, future)
+        self.shared.block_on_in_place(self, future, true)
     }
 
     /// The number of the runtime.
     #[must_use]
     pub fn id(&self) -> RuntimeId {
         self.shared.id()
+    }
+
+    /// Whether this is of a local runtime.
+    pub(crate) fn is_local(&self) -> bool {
+        self.shared.is_local()
     }
 
     /// The name that the program gave to the runtime.

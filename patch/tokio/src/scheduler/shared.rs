@@ -1,9 +1,10 @@
 //! A runtime, as its handles share it.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::resume_unwind;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::{self, ThreadId};
@@ -18,15 +19,23 @@ use super::context::{self, Driver};
 use super::loops::{BoxedTask, Inbox, keep_own, start_here, take_own};
 use super::threads::{ThreadCount, ThreadOptions};
 use super::{Handle, RuntimeFlavor, RuntimeId};
+use crate::budget::with_budget;
 use crate::join::{Header, Id, Owner};
 use crate::world::{self, World};
+
+/// What a runtime is made as.
+pub(super) struct Nature {
+    pub(super) name: Option<String>,
+    pub(super) world: World,
+    pub(super) flavor: RuntimeFlavor,
+    /// Whether it is of one thread, with tasks that are not `Send`.
+    pub(super) is_local: bool,
+}
 
 /// A runtime.
 pub(crate) struct Shared {
     id: RuntimeId,
-    name: Option<String>,
-    world: World,
-    flavor: RuntimeFlavor,
+    nature: Nature,
     options: ThreadOptions,
     threads: ThreadCount,
     blocking: Arc<Blocking>,
@@ -48,27 +57,24 @@ struct Ownership {
     runs: bool,
 }
 
+/// Gives each poll of a future a budget of its own.
+async fn in_turns<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| with_budget(context, |context| future.as_mut().poll(context))).await
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    pub(super) fn new(
-        world: World,
-        flavor: RuntimeFlavor,
-        name: Option<String>,
-        options: ThreadOptions,
-        most_blocking: usize,
-        keep_alive: Duration,
-    ) -> Self {
+    pub(super) fn new(nature: Nature, options: ThreadOptions, blocking: Arc<Blocking>) -> Self {
         Self {
             id: RuntimeId::next(),
-            name,
-            world,
-            flavor,
+            nature,
             options,
             threads: ThreadCount::default(),
-            blocking: Blocking::new(most_blocking, keep_alive),
+            blocking,
             inboxes: Mutex::default(),
             next: AtomicUsize::new(0),
             driver: Mutex::default(),
@@ -80,11 +86,11 @@ impl Shared {
 
     /// Starts the loops.
     pub(super) fn open(&self, handle: &Handle) -> io::Result<()> {
-        match (self.world, self.flavor) {
+        match (self.nature.world, self.nature.flavor) {
             (World::Threads, _) => Ok(()),
             (_, RuntimeFlavor::CurrentThread) => {
                 // An unavailable poller is an error of `build`, although `block_on` makes the loop.
-                drop(self.world.open_loop(self.options.stack_size)?);
+                drop(self.nature.world.open_loop(self.options.stack_size)?);
                 lock(&self.inboxes).push(Arc::default());
                 Ok(())
             }
@@ -102,11 +108,11 @@ impl Shared {
             inboxes.push(inbox.clone());
             inboxes.len() - 1
         };
-        let (world, stack_size, runtime) = (self.world, self.options.stack_size, self.id);
+        let (world, stack_size, runtime) = (self.nature.world, self.options.stack_size, self.id);
         let (handle, served) = (handle.clone(), inbox.clone());
         let (opened, is_opened) = mpsc::channel();
         let body = move || {
-            let _restore = context::run(handle, Driver::Loop { runtime, number });
+            let _restore = context::run(handle, Driver::Loop { runtime, number }, true);
             let mut event_loop = match world.open_loop(stack_size) {
                 Ok(event_loop) => event_loop,
                 Err(error) => return drop(opened.send(Err(error))),
@@ -129,7 +135,7 @@ impl Shared {
         if self.is_closed() {
             return drop(task);
         }
-        if self.world == World::Threads {
+        if self.nature.world == World::Threads {
             return self.start_thread(handle, task);
         }
         if context::is_on_loop_of(self.id) {
@@ -143,7 +149,7 @@ impl Shared {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         let first = {
             let inboxes = lock(&self.inboxes);
-            let held_up = context::held_up().filter(|_| self.flavor.is_multi_thread());
+            let held_up = context::held_up().filter(|_| self.nature.flavor.is_multi_thread());
             let mut candidates = (0..inboxes.len()).map(|shift| (next + shift) % inboxes.len());
             match candidates.find(|number| Some(*number) != held_up) {
                 Some(number) => return inboxes[number].clone(),
@@ -157,8 +163,9 @@ impl Shared {
     fn start_thread(&self, handle: &Handle, task: BoxedTask) {
         let stack = ThreadStack::chosen(self.options.stack_size, "the thread of a task");
         let (handle, options) = (handle.clone(), self.options.clone());
+        let may_leave = self.nature.flavor.is_multi_thread();
         let body = move || {
-            let _restore = context::run(handle, Driver::InPlace);
+            let _restore = context::run(handle, Driver::InPlace, may_leave);
             options.on_start.inspect(|hook| hook());
             duality_runtime::block_on(task);
             options.on_stop.inspect(|hook| hook());
@@ -179,26 +186,34 @@ impl Shared {
         }
     }
 
+    /// Runs a future, which waits in place. `may_leave` says whether it may call `block_in_place`.
     #[track_caller]
-    pub(super) fn block_on_in_place<F: Future>(&self, handle: &Handle, future: F) -> F::Output {
-        let _restore = context::run(handle.clone(), Driver::InPlace);
-        duality_runtime::block_on(gather(future))
+    pub(super) fn block_on_in_place<F: Future>(
+        &self,
+        handle: &Handle,
+        future: F,
+        may_leave: bool,
+    ) -> F::Output {
+        let _restore = context::run(handle.clone(), Driver::InPlace, may_leave);
+        duality_runtime::block_on(gather(in_turns(future)))
     }
 
     /// Runs a future, and in a `current_thread` runtime its tasks meanwhile.
     #[track_caller]
     pub(super) fn block_on<F: Future>(&self, handle: &Handle, future: F) -> F::Output {
-        let is_ours = self.world != World::Threads && self.flavor == RuntimeFlavor::CurrentThread;
+        let is_ours = self.nature.world != World::Threads
+            && self.nature.flavor == RuntimeFlavor::CurrentThread;
         if context::is_inside() || !is_ours || !self.claim() {
-            return self.block_on_in_place(handle, future);
+            let may_leave = self.nature.flavor.is_multi_thread();
+            return self.block_on_in_place(handle, future, may_leave);
         }
         let _runs = Runs(self);
         let driver = Driver::Loop { runtime: self.id, number: 0 };
-        let _restore = context::run(handle.clone(), driver);
+        let _restore = context::run(handle.clone(), driver, false);
         let inbox = lock(&self.inboxes)[0].clone();
         let (mut event_loop, is_new) = match take_own(self.id) {
             Some(event_loop) => (event_loop, false),
-            None => match self.world.open_loop(self.options.stack_size) {
+            None => match self.nature.world.open_loop(self.options.stack_size) {
                 Ok(event_loop) => (event_loop, true),
                 Err(error) => panic!("no loop for this thread: {error}"),
             },
@@ -207,7 +222,7 @@ impl Shared {
             if is_new {
                 start_here(Box::pin(inbox.serve()));
             }
-            future.await
+            in_turns(future).await
         });
         let ended = event_loop.run_until(root);
         keep_own(self.id, event_loop);
@@ -253,12 +268,16 @@ impl Shared {
         self.id
     }
 
+    pub(super) fn is_local(&self) -> bool {
+        self.nature.is_local
+    }
+
     pub(super) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.nature.name.as_deref()
     }
 
     pub(super) fn flavor(&self) -> RuntimeFlavor {
-        self.flavor
+        self.nature.flavor
     }
 
     pub(super) fn loops(&self) -> usize {
@@ -277,14 +296,14 @@ impl Shared {
 impl Owner for Shared {
     fn task_begins(&self, header: &Arc<Header>) {
         self.alive.fetch_add(1, Ordering::Relaxed);
-        if self.world == World::Threads {
+        if self.nature.world == World::Threads {
             lock(&self.thread_tasks).insert(header.id(), Arc::downgrade(header));
         }
     }
 
     fn task_ended(&self, id: Id) {
         self.alive.fetch_sub(1, Ordering::Relaxed);
-        if self.world == World::Threads {
+        if self.nature.world == World::Threads {
             lock(&self.thread_tasks).remove(&id);
         }
     }

@@ -6,12 +6,12 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::{Pin, pin};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::join::{Id, JoinHandle, Task};
-use crate::scheduler::Runtime;
+use crate::scheduler::{Handle, Runtime, RuntimeId, context};
 
 /// The most turns that a poll of a set gives, so that the task that polls the set gives way.
 const TURNS: usize = 64;
@@ -67,23 +67,33 @@ impl Wake for LocalWaker {
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    /// The tasks of the local runtimes that this kernel thread has made.
+    static OF_RUNTIMES: RefCell<HashMap<RuntimeId, Weak<Local>>> = RefCell::default();
 }
 
-/// Starts a task of the running [`LocalSet`].
+/// Starts a task of the current local runtime, or of the running [`LocalSet`].
 ///
 /// # Panics
 ///
-/// Outside of a `LocalSet`.
+/// Outside of both. If the current local runtime belongs to another thread.
 #[track_caller]
 pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let local = CURRENT.with_borrow(Clone::clone);
-    let outside =
-        "`spawn_local` called from outside of a `task::LocalSet` or `runtime::LocalRuntime`";
-    local.expect(outside).spawn(future)
+    let runtime = Handle::try_current().ok().filter(Handle::is_local);
+    let (local, problem) = match runtime.map(|runtime| runtime.id()) {
+        Some(id) => (
+            OF_RUNTIMES.with_borrow(|sets| sets.get(&id)?.upgrade()),
+            "Local tasks can only be spawned on a LocalRuntime from the thread the runtime was created on",
+        ),
+        None => (
+            CURRENT.with_borrow(Clone::clone),
+            "`spawn_local` called from outside of a `task::LocalSet` or `runtime::LocalRuntime`",
+        ),
+    };
+    local.expect(problem).spawn(future)
 }
 
 impl Local {
@@ -102,7 +112,7 @@ impl Local {
 
     /// Gives turns to the tasks that are ready. Ready if no task is left.
     fn poll(self: &Rc<Self>, context: &Context<'_>) -> Poll<()> {
-        let _entered = self.enter();
+        let (_stays, _entered) = (context::stay(), self.enter());
         for _ in 0..TURNS {
             let (next, before) = {
                 let mut ready = self.ready.lock();
@@ -162,6 +172,16 @@ impl LocalSet {
         Self { local: Rc::new(Local { tasks, ready }) }
     }
 
+    /// Makes this the set of [`spawn_local`] on this thread while the local runtime is current.
+    pub(crate) fn belongs_to(&self, runtime: RuntimeId) {
+        let local = Rc::downgrade(&self.local);
+        OF_RUNTIMES.with_borrow_mut(|sets| {
+            // The sets of runtimes that have ended leave no entry for ever.
+            sets.retain(|_, set| set.strong_count() > 0);
+            sets.insert(runtime, local)
+        });
+    }
+
     /// Makes this the set of [`spawn_local`], until the result is dropped.
     #[must_use]
     pub fn enter(&self) -> LocalEnterGuard {
@@ -189,7 +209,7 @@ impl LocalSet {
         let mut future = pin!(future);
         poll_fn(|context| {
             let polled = {
-                let _entered = self.local.enter();
+                let (_stays, _entered) = (context::stay(), self.local.enter());
                 future.as_mut().poll(context)
             };
             if polled.is_pending() {
@@ -211,7 +231,7 @@ impl Future for LocalSet {
 
 impl Drop for LocalSet {
     fn drop(&mut self) {
-        let _entered = self.local.enter();
+        let (_stays, _entered) = (context::stay(), self.local.enter());
         // A destructor may spawn further tasks.
         while !self.local.tasks.borrow().is_empty() {
             let tasks = mem::take(&mut *self.local.tasks.borrow_mut());

@@ -5,7 +5,7 @@ mod set;
 
 use std::future::Future;
 
-use crate::scheduler::{Handle, context};
+use crate::scheduler::context;
 
 pub use self::local::{LocalEnterGuard, LocalSet, spawn_local};
 pub use self::set::JoinSet;
@@ -50,15 +50,12 @@ where
 ///
 /// # Panics
 ///
-/// On a runtime with the flavor `current_thread`.
+/// In a [`LocalSet`], or in `Runtime::block_on` or a task of a runtime with the flavor
+/// `current_thread`.
 #[track_caller]
 pub fn block_in_place<F, R>(work: F) -> R
 where
     F: FnOnce() -> R,
 {
-    let is_multi_thread = |handle: Handle| handle.runtime_flavor().is_multi_thread();
-    let may_block = !context::is_inside() || Handle::try_current().is_ok_and(is_multi_thread);
-    assert!(may_block, "can call blocking only when running on the multi-threaded runtime");
-    let _outside = context::leave();
-    work()
+    context::leave(work)
 }

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use real::task::coop;
 
 use super::{LocalSet, spawn, spawn_blocking, spawn_local};
 use crate::join::{AbortHandle, Id, JoinError, JoinHandle};
@@ -220,6 +221,7 @@ impl<T: 'static> JoinSet<T> {
         if self.is_empty() {
             return Poll::Ready(None);
         }
+        let budget = ready!(coop::poll_proceed(context));
         let (next, before) = {
             let mut ended = self.ended.lock();
             match ended.0.pop_front() {
@@ -229,13 +231,15 @@ impl<T: 'static> JoinSet<T> {
         };
         // A waker may own tasks of the set, so it is dropped without the lock.
         drop(before);
-        next.map_or(Poll::Pending, |id| Poll::Ready(self.join(id)))
+        let Some(id) = next else { return Poll::Pending };
+        budget.made_progress();
+        Poll::Ready(self.join(id))
     }
 
     /// The outcome of a task that has ended.
     fn join(&mut self, id: Id) -> Option<Result<(Id, T), JoinError>> {
-        let mut task = self.running.remove(&id)?;
-        match Pin::new(&mut task).poll(&mut Context::from_waker(Waker::noop())) {
+        let task = self.running.remove(&id)?;
+        match task.poll_outcome(&Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Some(outcome.map(|output| (id, output))),
             Poll::Pending => unreachable!("the task has said that it ended"),
         }

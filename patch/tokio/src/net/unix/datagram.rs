@@ -95,7 +95,8 @@ impl UnixDatagram {
     /// `WouldBlock`, and the errors of `sendto(2)`.
     pub fn try_send_to<P: AsRef<Path>>(&self, datagram: &[u8], to: P) -> io::Result<usize> {
         let to = path_address(to.as_ref())?;
-        Ok(sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &to)?)
+        let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &to);
+        self.socket.noted(Direction::Write, sent)
     }
 
     /// The socket's own address.

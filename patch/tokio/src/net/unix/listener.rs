@@ -88,7 +88,7 @@ impl UnixListener {
         let descriptor = ready!(self.socket.poll(context, Direction::Read, |listener| {
             Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
         }))?;
-        let stream = UnixStream { socket: Socket::of_nonblocking(descriptor) };
+        let stream = UnixStream { socket: Socket::accepted(descriptor) };
         let peer = stream.peer_addr()?;
         Poll::Ready(Ok((stream, peer)))
     }

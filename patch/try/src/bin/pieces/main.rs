@@ -4,6 +4,7 @@
 mod common;
 mod descriptors;
 mod processes;
+mod runtimes;
 mod sockets;
 mod tasks;
 mod times;
@@ -32,6 +33,7 @@ pieces! {
     sockets::both_ends_wait_for_room
     sockets::many_connections
     sockets::readiness
+    sockets::readiness_is_remembered
     sockets::two_tasks_share_a_socket
     sockets::two_acceptors_share_a_listener
     sockets::a_stream_moves_between_tasks
@@ -70,4 +72,11 @@ pieces! {
     processes::children_are_killed
     times::files
     tasks::yields
+    runtimes::tokens_of_threads
+    runtimes::blocking_where_it_may
+    runtimes::queued_blocking_work
+    runtimes::runtimes_of_threads
+    runtimes::local_guards
+    runtimes::budgets
+    runtimes::yields_beside_a_socket
 }

@@ -58,5 +58,5 @@ pub(crate) async fn children_are_killed() -> Found {
     let output = dropped.stdout.take().ok_or("a pipe")?;
     drop(dropped);
     let rest = BufReader::new(output).lines().next_line().await?;
-    Ok(format!("{status} {rest:?} {}", child.start_kill().is_err()))
+    Ok(format!("{status} {rest:?} {}", child.start_kill().is_ok()))
 }

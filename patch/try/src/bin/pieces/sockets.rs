@@ -158,6 +158,43 @@ pub(crate) async fn readiness() -> Found {
     }
 }
 
+/// A direction stays ready until an operation would block, so that a loop of `writable` and
+/// `try_write` fills the socket.
+pub(crate) async fn readiness_is_remembered() -> Found {
+    let folder = Folder::new("remembered")?;
+    let listener = UnixListener::bind(folder.0.join("socket"))?;
+    let client = UnixStream::connect(folder.0.join("socket")).await?;
+    let (server, _) = listener.accept().await?;
+    server.readable().await?;
+    assert_eq!(server.try_read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert!(timeout(MOMENT, server.readable()).await.is_err());
+    let mut sent = 0;
+    loop {
+        client.writable().await?;
+        match client.try_write(&[1; 1000]) {
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    assert!(timeout(MOMENT, client.writable()).await.is_err());
+    let refused = client.try_io(Interest::WRITABLE, || -> io::Result<()> { unreachable!() });
+    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    let mut received = 0;
+    while received < sent {
+        server.readable().await?;
+        received += server.try_io(Interest::READABLE, || server.try_read(&mut [0; 5000]))?;
+    }
+    client.writable().await?;
+    let (one, _other) = UnixDatagram::pair()?;
+    loop {
+        one.writable().await?;
+        if let Err(error) = one.try_send(b"datagram") {
+            return Ok(format!("{} {}", received == sent, error.kind()));
+        }
+    }
+}
+
 /// Several tasks wait for one direction of one socket, and this task does too.
 pub(crate) async fn two_tasks_share_a_socket() -> Found {
     let socket = Arc::new(UdpSocket::bind(ANY_PORT).await?);

@@ -1,0 +1,163 @@
+//! Pieces about runtimes: their threads, their ends, and the budgets of their tasks.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
+use std::thread;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::{Builder, Handle, LocalOptions, Runtime};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{LocalSet, block_in_place, coop, spawn_local, yield_now};
+
+use crate::common::{Found, pair};
+
+/// Runs `work` on a thread of its own, outside of all runtimes.
+async fn outside<R: Send + 'static>(
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, Box<dyn std::error::Error>> {
+    let (sender, receiver) = oneshot::channel();
+    thread::spawn(move || sender.send(work()).is_ok());
+    Ok(receiver.await?)
+}
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The program may use the token of `thread::park` for itself, within `block_on` and around it.
+pub(crate) async fn tokens_of_threads() -> Found {
+    let found = outside(|| {
+        let runtime = one_thread();
+        let mut polls = 0;
+        runtime.handle().block_on(poll_fn(|context| {
+            polls += 1;
+            context.waker().wake_by_ref();
+            thread::current().unpark();
+            thread::park();
+            if polls == 3 { Poll::Ready(()) } else { Poll::Pending }
+        }));
+        let (sender, receiver) = oneshot::channel();
+        thread::current().unpark();
+        let sending = thread::spawn(|| sender.send(7).unwrap());
+        let received = runtime.handle().block_on(receiver).unwrap();
+        sending.join().unwrap();
+        thread::park();
+        (polls, received)
+    });
+    Ok(format!("{:?}", found.await?))
+}
+
+/// `Handle::block_on` may hold up its thread on any runtime. Tasks of a `LocalSet` may not.
+pub(crate) async fn blocking_where_it_may() -> Found {
+    let found = outside(|| {
+        let runtime = one_thread();
+        let nested = runtime.handle().block_on(async {
+            block_in_place(|| {
+                Handle::current().block_on(async {
+                    yield_now().await;
+                    5
+                })
+            })
+        });
+        let refused = LocalSet::new().block_on(&runtime, async {
+            spawn_local(async { block_in_place(|| ()) }).await.unwrap_err().is_panic()
+        });
+        (nested, refused)
+    });
+    Ok(format!("{:?}", found.await?))
+}
+
+/// Blocking work that waits for a thread when its runtime ends still runs.
+pub(crate) async fn queued_blocking_work() -> Found {
+    let found = outside(|| {
+        let runtime = Builder::new_multi_thread().max_blocking_threads(1).build().unwrap();
+        let done = Arc::new(AtomicU32::new(0));
+        for _ in 0..5 {
+            let done = done.clone();
+            runtime.spawn_blocking(move || done.fetch_add(1, Ordering::SeqCst));
+        }
+        drop(runtime);
+        done.load(Ordering::SeqCst)
+    });
+    Ok(found.await?.to_string())
+}
+
+/// A thread may keep a runtime until its end.
+pub(crate) async fn runtimes_of_threads() -> Found {
+    thread_local! {
+        static KEPT: std::cell::RefCell<Option<Runtime>> = const { std::cell::RefCell::new(None) };
+    }
+    let found = outside(|| {
+        let thread = thread::spawn(|| {
+            KEPT.set(Some(one_thread()));
+            one_thread().block_on(async { 4 })
+        });
+        thread.join().unwrap()
+    });
+    Ok(found.await?.to_string())
+}
+
+/// A local runtime takes local tasks while it is entered, on its own thread.
+pub(crate) async fn local_guards() -> Found {
+    let found = outside(|| {
+        let runtime = Builder::new_current_thread().build_local(LocalOptions::default()).unwrap();
+        let spawned = {
+            let _entered = runtime.enter();
+            spawn_local(async { std::rc::Rc::new(3) })
+        };
+        let handle = runtime.handle().clone();
+        let elsewhere = thread::spawn(move || {
+            let _entered = handle.enter();
+            spawn_local(async {});
+        });
+        let refused = elsewhere.join().is_err();
+        (*runtime.block_on(spawned).unwrap(), refused)
+    });
+    Ok(format!("{:?}", found.await?))
+}
+
+/// Whether a task gives way before it has received all messages.
+async fn gives_way() -> bool {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    (0..1000).for_each(|number| sender.send(number).unwrap());
+    poll_fn(|context| {
+        let received = (0..1000).all(|_| receiver.poll_recv(context).is_ready());
+        Poll::Ready(!received)
+    })
+    .await
+}
+
+pub(crate) async fn budgets() -> Found {
+    let in_main = gives_way().await;
+    let in_task = tokio::spawn(gives_way()).await?;
+    let unlimited = coop::unconstrained(gives_way()).await;
+    let in_block = block_in_place(|| futures::executor::block_on(gives_way()));
+    // Each turn has a full budget, so that the task ends.
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    (0..1000).for_each(|number| sender.send(number).unwrap());
+    drop(sender);
+    let mut sum = 0;
+    while let Some(number) = receiver.recv().await {
+        sum += number;
+    }
+    Ok(format!("{in_main} {in_task} {unlimited} {in_block} {sum}"))
+}
+
+/// A task that only yields finds out that one of its other futures is ready.
+pub(crate) async fn yields_beside_a_socket() -> Found {
+    let (mut client, mut server) = pair().await?;
+    let mut reading = FuturesUnordered::new();
+    reading.push(async move { server.read_u8().await });
+    assert!(futures::poll!(reading.next()).is_pending());
+    client.write_u8(9).await?;
+    loop {
+        if let Poll::Ready(read) = futures::poll!(reading.next()) {
+            return Ok(read.ok_or("a future")??.to_string());
+        }
+        yield_now().await;
+    }
+}
