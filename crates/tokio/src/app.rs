@@ -24,7 +24,8 @@ type AnyError = Box<dyn Error + Send + Sync>;
 ///
 /// An application is given as a factory, which is called once for each runtime. The factory also
 /// makes pools of clients, since a pool belongs to the runtime that it is made on. The factory
-/// captures the state that all runtimes of a process share.
+/// captures the state that all runtimes of a process share. [`made_once`](Self::made_once) has the
+/// factory called once for each process.
 ///
 /// ```no_run
 /// use axum::{Router, routing::get};
@@ -112,6 +113,17 @@ impl App {
         let path = line.strip_prefix("GET ").filter(|path| path.starts_with('/'));
         let path = path.unwrap_or_else(|| panic!("request: {line:?}: write it as \"GET /path\""));
         self.page = Some(path.to_owned());
+        self
+    }
+
+    /// Has the factory called once for each process, on the first runtime. All runtimes share the
+    /// application, and the first one runs the tasks that the factory spawns.
+    ///
+    /// Use this for a factory that must not be called again: it migrates a database, or starts a
+    /// background job. An outgoing client is shared, too. Its pooled connections stay on the
+    /// runtimes that made them.
+    pub fn made_once(mut self) -> Self {
+        self.form = self.form.made_once();
         self
     }
 

@@ -7,6 +7,8 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio::sync::OnceCell;
+
 use crate::client::ClientInfo;
 use crate::failure::in_full;
 use crate::instance::Instance;
@@ -18,6 +20,7 @@ type Making = Pin<Box<dyn Future<Output = io::Result<Instance>> + Send>>;
 #[derive(Clone)]
 pub(crate) struct Form {
     make: Arc<dyn Fn() -> Making + Send + Sync>,
+    is_made_once: bool,
     security: Security,
     client_info: ClientInfo,
 }
@@ -36,7 +39,31 @@ impl Form {
             let made = factory();
             Box::pin(async move { made.await.map(instance).map_err(cannot_be_made) })
         });
-        Self { make, security: Security::default(), client_info: ClientInfo::default() }
+        let (security, client_info) = Default::default();
+        Self { make, is_made_once: false, security, client_info }
+    }
+
+    /// The same application, made once for all runtimes of a process.
+    pub(crate) fn made_once(self) -> Self {
+        let (all, made) = (self.make, Arc::new(OnceCell::new()));
+        let make = Arc::new(move || -> Making {
+            let (all, made) = (all.clone(), made.clone());
+            Box::pin(async move { made.get_or_try_init(|| all()).await.cloned() })
+        });
+        Self { make, is_made_once: true, ..self }
+    }
+
+    /// Makes the application if it is made once, so that what it spawns runs on the runtime that
+    /// this function is called on.
+    ///
+    /// # Errors
+    ///
+    /// Returns the application's own errors.
+    pub(crate) async fn make_if_once(&self) -> io::Result<()> {
+        if self.is_made_once {
+            (self.make)().await?;
+        }
+        Ok(())
     }
 
     /// The same application, served by TLS on tokio's layouts.

@@ -42,6 +42,11 @@ macro_rules! members {
             }
 
             #[test]
+            fn an_application_made_once_serves_all_connections() {
+                super::run(MEMBER, super::an_application_made_once_serves_all_connections);
+            }
+
+            #[test]
             fn a_drain_answers_what_is_under_way() {
                 super::run(MEMBER, super::a_drain_answers_what_is_under_way);
             }
@@ -236,6 +241,22 @@ fn a_failing_application_ends_the_server(member: &[&str]) {
     assert!(said.contains("the application cannot be made: as the test asks for"), "{said}");
     let announced = !output.stdout.is_empty();
     assert_eq!(announced, architecture.foreign_runtime().is_some(), "{said}");
+}
+
+/// What the application spawned when it was made outlives the first connection.
+fn an_application_made_once_serves_all_connections(member: &[&str]) {
+    let server = ServerProcess::start(command(member).env("APPLICATION_ONCE", "1"));
+    let request = "POST /shared HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n";
+    for _ in 0..3 {
+        let streams = [server.connect(), server.connect()];
+        for mut stream in streams {
+            let reply = ask(&mut stream, request, "!");
+            assert!(reply.ends_with("shared!"), "{reply}");
+        }
+    }
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
 fn a_drain_answers_what_is_under_way(member: &[&str]) {

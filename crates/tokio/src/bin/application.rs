@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, header};
 use axum::routing::{get, post};
 use duality_runtime::drain;
+use duality_tokio::App;
 use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -86,8 +88,8 @@ async fn client(ConnectInfo(address): ConnectInfo<SocketAddr>) -> String {
     format!("{address}!")
 }
 
-/// Answers by a task of the first runtime, once the whole request has come.
-async fn shared(_: Bytes) -> Result<&'static str, &'static str> {
+/// A task that answers questions. The first caller's runtime runs it.
+async fn answering() -> &'static Sender<oneshot::Sender<()>> {
     static QUESTIONS: OnceCell<Sender<oneshot::Sender<()>>> = OnceCell::const_new();
     let questions = QUESTIONS.get_or_init(async || {
         let (ask, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
@@ -98,14 +100,29 @@ async fn shared(_: Bytes) -> Result<&'static str, &'static str> {
         });
         ask
     });
+    questions.await
+}
+
+/// Answers by a task of the first runtime, once the whole request has come.
+async fn shared(_: Bytes) -> Result<&'static str, &'static str> {
     let (answer, answered) = oneshot::channel();
-    let sent = questions.await.send(answer).await;
+    let sent = answering().await.send(answer).await;
     sent.map_err(|_| "the task has ended!")?;
     answered.await.map(|()| "shared!").map_err(|_| "the task has ended!")
 }
 
 async fn panics() -> &'static str {
     panic!("as the test asks for")
+}
+
+/// The application that is made once. A second call would fail.
+async fn only_router() -> io::Result<Router> {
+    static IS_MADE: AtomicBool = AtomicBool::new(false);
+    if IS_MADE.swap(true, Ordering::Relaxed) {
+        return Err(io::Error::other("it is made twice"));
+    }
+    answering().await;
+    router().await
 }
 
 async fn router() -> io::Result<Router> {
@@ -124,8 +141,9 @@ async fn router() -> io::Result<Router> {
 }
 
 fn main() -> ExitCode {
-    duality_tokio::App::axum("application", router)
-        .connect_info(ConnectInfo)
-        .independent_connections()
-        .main()
+    let app = match env::var_os("APPLICATION_ONCE") {
+        Some(_) => App::axum("application", only_router).made_once(),
+        None => App::axum("application", router),
+    };
+    app.connect_info(ConnectInfo).independent_connections().main()
 }

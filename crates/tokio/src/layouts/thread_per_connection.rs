@@ -10,7 +10,8 @@
 //! long holds up no other connection. What waits: each thread, in epoll_wait(2), for its
 //! connection. Cost of a connection: a kernel thread with its stack, and a runtime with three
 //! descriptors beside the socket. An application makes its instance for each connection, pools of
-//! clients included, so such pools are of little use. What breaks first: threads, or descriptors.
+//! clients included, so such pools are of little use. An application that is made once is made on
+//! the acceptor's runtime. What breaks first: threads, or descriptors.
 //! Source: `threads`; tokio's current-thread scheduler.
 
 use std::io;
@@ -89,6 +90,8 @@ impl Architecture for ThreadPerConnection {
         let admission = Admission::new(&listener, each, 1);
         let threads = Connections::default();
         let runtime = runtimes::current_thread()?;
+        // The runtime of a connection would end too early for an application that all share.
+        runtime.block_on(form.make_if_once())?;
         let served = runtime.block_on(told_of_drains(async |stop| {
             let mut door = Door::new(listener, &service, limit, admission, stop)?;
             while let Some(accepted) = door.next().await {
