@@ -118,7 +118,8 @@ impl Workspace {
         Report {
             locked: self.locked.clone(),
             is_newer: tokio.and_then(|tokio| tokio.minor()) > Some(INTERFACE.1),
-            lines: source.lines(None),
+            lines: source.lines(bytes_of(&self.tree).as_deref()),
+            bytes: bytes_of(&self.tree),
             notes: scan::notes(self.tree.members().map(|member| &*member.folder), &self.root),
             ..Report::default()
         }
@@ -136,7 +137,6 @@ impl Workspace {
         };
         let manifest = copy.manifest();
         let config = vec!["--config".into(), file.clone().into_os_string()];
-        let bytes = |tree: &Tree| tree.first_version_of("bytes").map(|bytes| bytes.version.clone());
         let failed = |error: String| {
             let remedy = match source {
                 Source::Git => "; --patch takes it from a checkout of Duality",
@@ -145,21 +145,23 @@ impl Workspace {
             Failure::failed(format!("the patch cannot be put in: {error}{remedy}"))
         };
 
-        let mut version = bytes(&self.tree);
+        let mut version = bytes_of(&self.tree);
         write(&source.lines(version.as_deref()))?;
         // A lock keeps tokio in its place, against a patch.
         let mut update = cargo("update");
         update.arg("--manifest-path").arg(&manifest).args(&config);
         update.args(["--package", &format!("tokio@{}", self.locked), "--precise", VERSION]);
         match cargo::output(&mut update) {
-            Err(error) if error.contains("failed to select a version") => return Ok(Err(error)),
+            Err(error) if error.contains("failed to select a version") => {
+                return Ok(Err(copy.with_original_paths(&error)));
+            }
             other => drop(other.map_err(failed)?),
         }
         let metadata = || cargo::metadata(&manifest, &config).map(|found| Tree::new(&found));
         let mut tree = metadata().map_err(failed)?;
         if version.is_none() {
             // Only the patch depends on bytes.
-            version = bytes(&tree);
+            version = bytes_of(&tree);
             write(&source.lines(version.as_deref()))?;
             tree = metadata().map_err(failed)?;
         }
@@ -218,6 +220,11 @@ impl Workspace {
         report.missing = new.iter().map(|error| missing(error, &patched.tree)).collect();
         Ok(())
     }
+}
+
+/// The version of bytes that a tree has.
+fn bytes_of(tree: &Tree) -> Option<String> {
+    tree.first_version_of("bytes").map(|bytes| bytes.version.clone())
 }
 
 fn missing(error: &Error, tree: &Tree) -> Missing {

@@ -74,6 +74,11 @@ impl Copy {
         self.folder.join(original.strip_prefix("/").unwrap_or(original))
     }
 
+    /// A message of cargo with the paths that the user knows.
+    pub(crate) fn with_original_paths(&self, message: &str) -> String {
+        message.replace(&self.folder.display().to_string(), "")
+    }
+
     /// The path of a source as the user knows it: from the root if it is beneath it.
     pub(crate) fn original(&self, source: &str) -> String {
         let source = Path::new(source);
@@ -113,6 +118,9 @@ mod tests {
         let main = copy.of(&root.join("src/main.rs"));
         assert_eq!(copy.original(main.to_str().unwrap()), "src/main.rs");
         assert_eq!(copy.original("src/main.rs"), "src/main.rs");
+        let said = format!("required by shop ({})", copy.of(&root).display());
+        let told = format!("required by shop ({})", root.display());
+        assert_eq!(copy.with_original_paths(&said), told);
         let lib = outer.path().join("lib/Cargo.toml");
         assert_eq!(copy.original(copy.of(&lib).to_str().unwrap()), lib.to_str().unwrap());
     }

@@ -78,6 +78,7 @@ impl Report {
                 let _ = writeln!(text, "    {message}");
             }
             match remedy {
+                Some(remedy) if remedy == "none" => text += "    nothing replaces it\n",
                 Some(remedy) => {
                     let _ = writeln!(text, "    instead: {remedy}");
                 }
@@ -99,11 +100,10 @@ impl Report {
             let _ = writeln!(text, "{count} errors come without the patch, too, and are left out");
         }
         self.add_notes(&mut text);
-        text += match (self.works(), text.is_empty()) {
-            (true, true) => "",
-            _ => "\n",
-        };
-        text += &self.verdict();
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += self.verdict();
         let _ = write!(text, "\n\n{}\nThen run `{}`.", self.lines, self.command());
         text
     }
@@ -125,18 +125,10 @@ impl Report {
         }
     }
 
-    fn verdict(&self) -> String {
+    fn verdict(&self) -> &'static str {
         match self.works() {
-            true => {
-                "This workspace compiles with the patch. Add these lines to the Cargo.toml of the \
-                     workspace:"
-                    .into()
-            }
-            false => {
-                "This workspace does not work with the patch yet. Once it does, add these lines to \
-                      the Cargo.toml of the workspace:"
-                    .into()
-            }
+            true => "This workspace compiles with the patch. The lines for its Cargo.toml:",
+            false => "This workspace does not work with the patch. Its lines, for later:",
         }
     }
 
@@ -211,7 +203,7 @@ mod tests {
         let text = report().text();
         for line in [
             "src/main.rs:4:11: `tokio::time::pause` is missing [shop 0.1.0]\n",
-            "    instead: none\n",
+            "    nothing replaces it\n",
             "note: Cargo.lock has tokio 1.56.0; the patch has the interface of 1.54\n",
             "note: old 0.3.0 uses tokio 0.2.25, which stays the genuine one\n",
             "cargo update -p tokio@1.56.0 --precise 1.54.99",
