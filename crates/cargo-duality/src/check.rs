@@ -1,5 +1,5 @@
-//! `cargo duality check-tokio`: compiles a copy of the workspace with the patch. The compiler is the
-//! judge, so no list of tokio's items is needed.
+//! `cargo duality check-tokio`: compiles a copy of the workspace with the patch. The compiler is
+//! the judge, so no list of tokio's items is needed.
 //!
 //! ```text
 //!   Cargo.lock ─▶ copy ─ cargo update ─▶ the patch in tokio's place ─ cargo check ─▶ errors
