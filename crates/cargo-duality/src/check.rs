@@ -20,7 +20,7 @@ use crate::patch::{INTERFACE, Source, VERSION};
 use crate::remedies::remedy;
 use crate::report::{Missing, Report};
 use crate::scan;
-use crate::tree::Tree;
+use crate::tree::{Package, Tree};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -117,7 +117,7 @@ impl Workspace {
         let tokio = self.tree.first_version_of("tokio");
         Report {
             locked: self.locked.clone(),
-            is_newer: tokio.and_then(|tokio| tokio.minor()) > Some(INTERFACE.1),
+            is_newer: tokio.and_then(Package::minor) > Some(INTERFACE.1),
             lines: source.lines(bytes_of(&self.tree).as_deref()),
             bytes: bytes_of(&self.tree),
             notes: scan::notes(self.tree.members().map(|member| &*member.folder), &self.root),
@@ -229,7 +229,7 @@ fn bytes_of(tree: &Tree) -> Option<String> {
 
 fn missing(error: &Error, tree: &Tree) -> Missing {
     Missing {
-        package: tree.get(&error.package).map_or_else(|| error.package.clone(), |one| one.label()),
+        package: tree.get(&error.package).map_or_else(|| error.package.clone(), Package::label),
         file: error.file.clone(),
         line: error.line,
         column: error.column,

@@ -108,7 +108,7 @@ mod tests {
         let make = |packages: &[PathBuf]| {
             Copy::make(&target.join("copy"), &root, packages, &target).unwrap()
         };
-        let alone = make(&[root.clone()]);
+        let alone = make(std::slice::from_ref(&root));
         assert!(!alone.of(&outer.path().join("lib")).exists());
         let copy = make(&[root.clone(), outer.path().join("lib")]);
         assert!(copy.of(&root).join("../lib/Cargo.toml").is_file());
