@@ -3,6 +3,7 @@
 //! ```text
 //!   target/dist/duality                       the command, optimised throughout (profile `dist`)
 //!   target/package/bin/duality                the same
+//!   target/package/bin/cargo-duality          `cargo duality`
 //!   target/package/lib/duality/               the pass of `duality cc`, if LLVM 19 is there
 //!   target/package/lib/systemd/system/        units, for the prefix /usr/local
 //!   target/package/share/                     manual pages, completions of three shells, licences
@@ -47,6 +48,12 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
         Passed => {}
         other => return other,
     }
+    let mut build = cargo_command(workspace);
+    build.args(["build", "--profile", "dist", "--locked", "--package", "cargo-duality"]);
+    match execute(&mut build) {
+        Passed => {}
+        other => return other,
+    }
     match convert::build(workspace) {
         Passed => {}
         other => return other,
@@ -68,6 +75,8 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<(), String> {
     remove(folder)?;
     let command = folder.join("bin/duality");
     copy(&workspace.target.join("dist/duality"), &command)?;
+    let of_cargo = folder.join("bin/cargo-duality");
+    copy(&workspace.target.join("dist/cargo-duality"), &of_cargo)?;
     let pass = "libduality_convert.so";
     copy(&convert::folder(workspace).join(pass), &folder.join("lib/duality").join(pass))?;
     let share = folder.join("share");
@@ -80,7 +89,9 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<(), String> {
         let text = read(&from)?.replace("/usr/", "/usr/local/");
         write(&folder.join(place).join(file), &text)?;
     }
-    tools::run(Command::new(&command).arg("manual").arg(share.join("man/man1")))?;
+    for program in [&command, &of_cargo] {
+        tools::run(Command::new(program).arg("manual").arg(share.join("man/man1")))?;
+    }
     for (shell, file) in SHELLS {
         let text = tools::run(Command::new(&command).args(["completions", shell]))?;
         write(&share.join(file), &text)?;

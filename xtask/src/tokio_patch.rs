@@ -14,6 +14,8 @@ pub(crate) const ABOUT: &str =
 const CRATE: &str = "patch/tokio";
 const PROGRAMS: &str = "patch/try";
 const ECOSYSTEM: &str = "patch/ecosystem";
+/// The package, and the program, of `cargo duality`.
+const COMMAND: &str = "cargo-duality";
 
 /// The crate, the programs of its tests, and the crates that must compile against it.
 pub(crate) const FOLDERS: [&str; 3] = [CRATE, PROGRAMS, ECOSYSTEM];
@@ -29,7 +31,8 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
         command.args(rest).env("CARGO_TARGET_DIR", OsStr::new(&target));
         command
     };
-    for folder in FOLDERS {
+    // The tests of `cargo duality check-tokio` check a program with the versions of this workspace.
+    for folder in ["."].into_iter().chain(FOLDERS) {
         if execute(&mut cargo(folder, &["fetch"])) != Passed {
             return Skipped(
                 "crates.io is out of reach, and has what the programs depend on".into(),
@@ -43,7 +46,13 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
         }
     }
     match execute(&mut cargo(ECOSYSTEM, &["check"])) {
-        Passed => execute_tests(&mut cargo(PROGRAMS, &["test", "--no-fail-fast"])),
-        other => other,
+        Passed => {}
+        other => return other,
     }
+    match execute(cargo_command(workspace).args(["build", "--locked", "--package", COMMAND])) {
+        Passed => {}
+        other => return other,
+    }
+    let mut tests = cargo(PROGRAMS, &["test", "--no-fail-fast"]);
+    execute_tests(tests.env("CARGO_DUALITY", workspace.target.join("debug").join(COMMAND)))
 }

@@ -10,8 +10,6 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
-use duality_runtime::task;
-use hyper::rt::Executor;
 use pin_project_lite::pin_project;
 use tokio::runtime::Runtime;
 
@@ -70,19 +68,4 @@ fn runtime() -> io::Result<&'static Runtime> {
         .get_or_init(|| runtimes::multi_thread(1))
         .as_ref()
         .map_err(|error| io::Error::new(error.kind(), format!("tokio's runtime beside: {error}")))
-}
-
-/// Spawns the futures that hyper runs beside a connection, such as the streams of HTTP/2.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tasks;
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
-    fn execute(&self, future: F) {
-        // Without room for a task, `spawn` drops the future, and hyper resets the stream.
-        let serving = async {
-            future.await;
-            Ok(())
-        };
-        drop(task::spawn(Beside { serving }));
-    }
 }

@@ -32,12 +32,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Duration, sleep};
 
 use crate::arrived::{Arrived, Found, Quiet};
-use crate::beside::Tasks;
 use crate::client::{Client, ClientInfo};
 use crate::drain::Closing;
 use crate::failure::of_connection;
 use crate::requests::{Answer, Requests};
 use crate::socket::{Security, Socket};
+use crate::streams::Streams;
 
 /// The time in which a client must send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
@@ -92,8 +92,11 @@ impl Instance {
         let on_ours = Arc::new(move |stream: OurStream, client| -> Serving {
             let service = of_ours.clone();
             Box::pin(async move {
-                let builder = speaking(builder(Tasks, Timer), agreed_protocol(&stream).as_deref());
-                serve(&builder, stream, Requests::new(service, client), drained()).await
+                let streams = Streams::default();
+                let builder = builder(streams.clone(), Timer);
+                let builder = speaking(builder, agreed_protocol(&stream).as_deref());
+                let requests = Requests::new(service, client);
+                streams.run(serve(&builder, stream, requests, drained())).await
             })
         });
         let (security, client_info) = Default::default();

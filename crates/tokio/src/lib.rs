@@ -31,5 +31,6 @@ mod refusal;
 mod requests;
 mod runtimes;
 mod socket;
+mod streams;
 
 pub use app::App;

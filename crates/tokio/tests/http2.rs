@@ -222,6 +222,56 @@ fn a_drain_says_goaway_and_answers_what_is_under_way() {
     }
 }
 
+fn threads_of(server: &ServerProcess) -> usize {
+    fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap().count()
+}
+
+/// Where kernel threads wait, requests at once on a connection share its kernel thread.
+#[test]
+fn parallel_requests_start_no_thread() {
+    for member in [&["threads"][..], &["pool"], &["epoll"]] {
+        let Some(server) = serve(member, None) else { continue };
+        run(async {
+            let mut client = Http2::new(TcpStream::connect(server.address()).await.unwrap()).await;
+            assert_eq!(client.body_of("GET", "/spawned", Bytes::new()).await, b"slept");
+            let before = threads_of(&server);
+            let mut bodies = Vec::new();
+            for _ in 0..20 {
+                let reply = client.send("GET", "/until-drained", Bytes::new()).await;
+                bodies.push(reply.await.unwrap().into_body());
+            }
+            for body in &mut bodies {
+                assert_eq!(next(body).await.unwrap(), "begun\n", "{member:?}");
+            }
+            // All twenty wait, and a further request is answered beside them.
+            assert_eq!(client.body_of("GET", "/", Bytes::new()).await, b"hello", "{member:?}");
+            assert_eq!(threads_of(&server), before, "{member:?}");
+            server.signal(Signal::TERM);
+            for body in bodies {
+                assert_eq!(rest(body).await, b"answered in full\n", "{member:?}");
+            }
+        });
+        let (status, said) = server.wait();
+        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{member:?}");
+    }
+}
+
+/// As on tokio's layouts, and in a task of its own.
+#[test]
+fn a_panic_ends_its_request_only() {
+    for member in MEMBERS {
+        let Some(server) = serve(member, None) else { continue };
+        run(async {
+            let mut client = Http2::new(TcpStream::connect(server.address()).await.unwrap()).await;
+            let broken = client.send("GET", "/panics", Bytes::new()).await.await;
+            assert!(broken.is_err_and(|error| error.is_reset()), "{member:?}");
+            assert_eq!(client.body_of("GET", "/", Bytes::new()).await, b"hello", "{member:?}");
+        });
+        server.signal(Signal::TERM);
+        assert_eq!(server.wait().0.code(), Some(0), "{member:?}");
+    }
+}
+
 /// The report of a load of 200 requests.
 fn load(target: &str, flags: &[&str]) -> Output {
     let mut command = application();

@@ -65,6 +65,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("tokio", &["poller", "runtime", "architectures", "duality"]),
+    ("cargo-duality", &[]),
     ("xtask", &[]),
 ];
 

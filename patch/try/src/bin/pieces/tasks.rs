@@ -345,6 +345,13 @@ pub(crate) async fn another_executor() -> Found {
         futures::executor::block_on(async {
             sleep(MOMENT).await;
             let mut stream = tokio::net::TcpStream::connect(address).await?;
+            // However often it is polled, one task waits for it.
+            let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            let before = tasks();
+            for _ in 0..100 {
+                futures::future::poll_immediate(stream.readable()).await;
+            }
+            assert!(tasks() <= before + 1, "{before} tasks became {}", tasks());
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await.map(|_| answer)
         })

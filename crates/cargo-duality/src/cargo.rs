@@ -1,0 +1,78 @@
+//! Calls of cargo, and what cargo says.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// The cargo that called this command.
+pub(crate) fn cargo(subcommand: &str) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.arg(subcommand);
+    command
+}
+
+/// Runs a command of cargo that is quick. Returns its standard output, or its error in one line.
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| unavailable(&error))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(in_one_line(&String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// The manifest of the workspace of this folder, or of `manifest`.
+pub(crate) fn locate(manifest: Option<&Path>) -> Result<String, Failure> {
+    let mut command = cargo("locate-project");
+    command.args(["--workspace", "--message-format", "plain"]);
+    if let Some(manifest) = manifest {
+        command.arg("--manifest-path").arg(manifest);
+    }
+    let found = output(&mut command).map_err(Failure::Misuse)?;
+    Ok(String::from_utf8_lossy(&found).trim_end().to_owned())
+}
+
+/// Everything that cargo knows of a workspace and its dependencies.
+pub(crate) fn metadata(manifest: &Path, arguments: &[OsString]) -> Result<Value, String> {
+    let mut command = cargo("metadata");
+    command.args(["--format-version", "1", "--manifest-path"]).arg(manifest).args(arguments);
+    let output = output(&mut command)?;
+    serde_json::from_slice(&output).map_err(|error| format!("cargo metadata: {error}"))
+}
+
+/// Runs `cargo check`, with its progress on standard error. Returns its messages, one a line, and
+/// whether it succeeded.
+pub(crate) fn check(manifest: &Path, arguments: &[OsString]) -> Result<(String, bool), Failure> {
+    let mut command = cargo("check");
+    command.args(["--locked", "--workspace", "--keep-going", "--message-format", "json"]);
+    command.arg("--manifest-path").arg(manifest).args(arguments);
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| Failure::failed(unavailable(&error)))?;
+    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success()))
+}
+
+fn unavailable(error: &std::io::Error) -> String {
+    format!("cargo cannot be run: {error}")
+}
+
+/// The error in what cargo said, without its progress and warnings.
+fn in_one_line(said: &str) -> String {
+    let from = said.find("error: ").map_or(said, |start| &said[start + "error: ".len()..]);
+    let lines: Vec<&str> = from.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join("; ").replace(":; ", ": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_becomes_one_line() {
+        let said =
+            "    Updating crates.io index\nerror: failed to select a version:\n\n  it is pinned\n";
+        assert_eq!(in_one_line(said), "failed to select a version: it is pinned");
+    }
+}

@@ -1,0 +1,224 @@
+//! What a check has found, as text and as JSON.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use crate::patch::{INTERFACE, VERSION};
+use crate::scan::Note;
+use crate::tree::Tree;
+
+/// A place that does not compile with the patch.
+#[derive(Debug)]
+pub(crate) struct Missing {
+    /// The package's name and version.
+    pub(crate) package: String,
+    pub(crate) file: String,
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+    pub(crate) item: Option<String>,
+    /// What the compiler says.
+    pub(crate) message: String,
+    /// What the page says to use instead.
+    pub(crate) remedy: Option<String>,
+}
+
+/// What a check has found.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// The version of tokio in `Cargo.lock`, and whether its interface is newer than the patch's.
+    pub(crate) locked: String,
+    pub(crate) is_newer: bool,
+    /// The lines for `Cargo.toml`, with this version of bytes.
+    pub(crate) lines: String,
+    pub(crate) bytes: Option<String>,
+    pub(crate) missing: Vec<Missing>,
+    /// The reason why cargo cannot put the patch in: a package wants another version.
+    pub(crate) refused: Option<String>,
+    /// Packages that keep a tokio 1 of crates.io, with its version, and those that have an older
+    /// one, such as 0.2.
+    pub(crate) pinned: Vec<(String, String)>,
+    pub(crate) older: Vec<(String, String)>,
+    /// The workspace's packages that were not compiled, since they use one that did not compile.
+    pub(crate) unchecked: Vec<String>,
+    /// The number of errors that come without the patch, too.
+    pub(crate) known_errors: usize,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl Report {
+    pub(crate) fn works(&self) -> bool {
+        self.missing.is_empty() && self.refused.is_none() && self.pinned.is_empty()
+    }
+
+    /// Notes the packages that the patch does not reach.
+    pub(crate) fn add_other_tokios(&mut self, tree: &Tree) {
+        for (user, tokio) in tree.users_of_another_tokio() {
+            let pair = (user.label(), tokio.version.clone());
+            match tokio.minor() {
+                Some(_) => self.pinned.push(pair),
+                None => self.older.push(pair),
+            }
+        }
+    }
+
+    /// The command after the lines. A lock keeps tokio in its place, against a patch.
+    fn command(&self) -> String {
+        format!("cargo update -p tokio@{} --precise {VERSION}", self.locked)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for Missing { package, file, line, column, item, message, remedy } in &self.missing {
+            let item = item
+                .as_ref()
+                .map_or_else(|| message.clone(), |item| format!("`{item}` is missing"));
+            let _ = writeln!(text, "{file}:{line}:{column}: {item} [{package}]");
+            if item != *message {
+                let _ = writeln!(text, "    {message}");
+            }
+            match remedy {
+                Some(remedy) if remedy == "none" => text += "    nothing replaces it\n",
+                Some(remedy) => {
+                    let _ = writeln!(text, "    instead: {remedy}");
+                }
+                None => text += "    docs/tokio-patch.md names nothing to use instead\n",
+            }
+        }
+        if let Some(refusal) = &self.refused {
+            let _ = writeln!(text, "a package wants another version than {VERSION}: {refusal}");
+        }
+        for (user, version) in &self.pinned {
+            let _ =
+                writeln!(text, "{user} keeps tokio {version}, which the patch does not replace");
+        }
+        for package in &self.unchecked {
+            let _ = writeln!(text, "{package} was not checked: it uses a crate that failed");
+        }
+        if self.known_errors > 0 {
+            let count = self.known_errors;
+            let _ = writeln!(text, "{count} errors come without the patch, too, and are left out");
+        }
+        self.add_notes(&mut text);
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += self.verdict();
+        let _ = write!(text, "\n\n{}\nThen run `{}`.", self.lines, self.command());
+        text
+    }
+
+    fn add_notes(&self, text: &mut String) {
+        let (version, _) = INTERFACE;
+        for Note { file, line, text: note } in &self.notes {
+            let _ = writeln!(text, "{file}:{line}: note: {note}");
+        }
+        for (user, tokio) in &self.older {
+            let _ = writeln!(text, "note: {user} uses tokio {tokio}, which stays the genuine one");
+        }
+        if self.is_newer {
+            let locked = &self.locked;
+            let _ = writeln!(
+                text,
+                "note: Cargo.lock has tokio {locked}; the patch has the interface of {version}"
+            );
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.works() {
+            true => "This workspace compiles with the patch. The lines for its Cargo.toml:",
+            false => "This workspace does not work with the patch. Its lines, for later:",
+        }
+    }
+
+    pub(crate) fn json(&self) -> String {
+        let pairs = |pairs: &[(String, String)]| -> Vec<_> {
+            pairs.iter().map(|(user, tokio)| json!({ "package": user, "tokio": tokio })).collect()
+        };
+        let missing: Vec<_> = self
+            .missing
+            .iter()
+            .map(|missing| {
+                json!({
+                    "package": missing.package, "file": missing.file, "line": missing.line,
+                    "column": missing.column, "item": missing.item, "message": missing.message,
+                    "remedy": missing.remedy,
+                })
+            })
+            .collect();
+        let notes: Vec<_> = self
+            .notes
+            .iter()
+            .map(|note| json!({ "file": note.file, "line": note.line, "text": note.text }))
+            .collect();
+        json!({
+            "version": 1,
+            "works": self.works(),
+            "locked_tokio": self.locked,
+            "patch": VERSION,
+            "is_newer_than_patch": self.is_newer,
+            "bytes": self.bytes,
+            "missing": missing,
+            "refused": self.refused,
+            "pinned": pairs(&self.pinned),
+            "older": pairs(&self.older),
+            "unchecked": self.unchecked,
+            "known_errors": self.known_errors,
+            "notes": notes,
+            "lines": self.lines,
+            "command": self.command(),
+        })
+        .to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            locked: "1.56.0".into(),
+            is_newer: true,
+            lines: "[patch.crates-io]\n".into(),
+            missing: vec![Missing {
+                package: "shop 0.1.0".into(),
+                file: "src/main.rs".into(),
+                line: 4,
+                column: 11,
+                item: Some("tokio::time::pause".into()),
+                message: "cannot find function `pause` in module `tokio::time`".into(),
+                remedy: Some("none".into()),
+            }],
+            older: vec![("old 0.3.0".into(), "0.2.25".into())],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn a_missing_item_is_told_with_its_place_and_remedy() {
+        let text = report().text();
+        for line in [
+            "src/main.rs:4:11: `tokio::time::pause` is missing [shop 0.1.0]\n",
+            "    nothing replaces it\n",
+            "note: Cargo.lock has tokio 1.56.0; the patch has the interface of 1.54\n",
+            "note: old 0.3.0 uses tokio 0.2.25, which stays the genuine one\n",
+            "cargo update -p tokio@1.56.0 --precise 1.54.99",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        let json: Value = serde_json::from_str(&report().json()).unwrap();
+        assert_eq!((&json["works"], &json["missing"][0]["line"]), (&false.into(), &4.into()));
+    }
+
+    #[test]
+    fn only_what_is_missing_or_pinned_keeps_it_from_working() {
+        let mut report = Report { missing: Vec::new(), ..report() };
+        assert!(report.works() && report.text().contains("compiles with the patch"));
+        report.pinned.push(("old 0.3.0".into(), "1.40.0".into()));
+        assert!(!report.works(), "{}", report.text());
+    }
+}

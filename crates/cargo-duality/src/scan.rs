@@ -1,0 +1,89 @@
+//! What compiles with the patch and has no effect: settings of runtimes, found by their names in
+//! the sources of the workspace's own packages.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A place that the user should know of.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    pub(crate) text: String,
+}
+
+/// Settings without an effect, and what has one.
+const SETTINGS: [(&str, &str); 5] = [
+    ("worker_threads", "DUALITY_LOOPS sets the number of loops"),
+    ("event_interval", "a loop decides by itself"),
+    ("global_queue_interval", "a loop decides by itself"),
+    ("max_io_events_per_tick", "the poller decides"),
+    ("max_io_events_per_busy_tick", "the poller decides"),
+];
+
+/// Finds settings without an effect in the packages in these folders. Paths begin at `root`.
+pub(crate) fn notes<'a>(folders: impl Iterator<Item = &'a Path>, root: &Path) -> Vec<Note> {
+    let mut files = BTreeSet::new();
+    folders.for_each(|folder| collect(folder, &mut files));
+    let mut notes = Vec::new();
+    for path in files {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let file = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        for (index, line) in text.lines().enumerate() {
+            let found = SETTINGS.iter().find(|(setting, _)| sets(line, setting));
+            notes.extend(found.map(|(setting, instead)| Note {
+                file: file.clone(),
+                line: index + 1,
+                text: format!("{setting} has no effect; {instead}"),
+            }));
+        }
+    }
+    notes
+}
+
+/// Whether a line calls a setter of a builder, or sets an argument of `#[tokio::main]`.
+fn sets(line: &str, setting: &str) -> bool {
+    let code = line.trim_start();
+    let is_set = |after: &str| after.trim_start().starts_with(['(', '=']);
+    let is_tokios = code.starts_with('.') || code.contains("tokio::") || code.contains("Builder");
+    !code.starts_with("//")
+        && is_tokios
+        && code.split_once(setting).is_some_and(|(_, after)| is_set(after))
+}
+
+/// The sources in a folder, without what is built and hidden.
+fn collect(folder: &Path, files: &mut BTreeSet<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        // A link may lead in a circle.
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && name != "target" && !name.starts_with('.') {
+            collect(&path, files);
+        } else if name.ends_with(".rs") {
+            files.insert(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_without_an_effect_are_found_in_code_only() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("src")).unwrap();
+        fs::create_dir_all(folder.path().join("target")).unwrap();
+        let text = "// .worker_threads(4)\n#[tokio::main(worker_threads = 4)]\nfn main() {\n\
+                    let worker_threads = 4;\nbuilder\n    .event_interval(61);\n}\n";
+        fs::write(folder.path().join("src/main.rs"), text).unwrap();
+        fs::write(folder.path().join("target/made.rs"), text).unwrap();
+        let notes = notes([folder.path()].into_iter(), folder.path());
+        let found: Vec<_> = notes.iter().map(|note| (&*note.file, note.line)).collect();
+        assert_eq!(found, [("src/main.rs", 2), ("src/main.rs", 6)]);
+        assert!(notes[0].text.contains("DUALITY_LOOPS"), "{notes:?}");
+    }
+}
