@@ -32,7 +32,7 @@ pub(super) struct Member {
     load: Arc<Load>,
     hearing: Hearing,
     buffer: Box<[u8]>,
-    /// The number of bytes of an incomplete line.
+    /// The number of bytes of an incomplete line, or of those that came between two rounds.
     filled: usize,
     starts: Vec<Instant>,
     /// Start and end of the very last delivery. The delivery is right only if no bytes follow it.
@@ -89,9 +89,32 @@ impl Member {
             self.hear(&round).await?;
             self.room.pass(self.index, &self.hearing, self.load.recorder.requests_ended())?;
             self.load.recorder.waits(self.index, None);
-            round = self.room.next(&round).await?;
+            round = self.next(&round).await?;
         }
         Ok(())
+    }
+
+    /// Waits until all members have heard `round`. Meanwhile looks after the connection: if its
+    /// server has ended, the others may wait for this member's lines, which never reach them.
+    async fn next(&mut self, round: &Round) -> Result<Round, End> {
+        loop {
+            if let Ok(next) = time::timeout(ATTENTION, self.room.next(round)).await {
+                return Ok(next?);
+            }
+            let rest = &mut self.buffer[self.filled..];
+            if rest.is_empty() {
+                continue;
+            }
+            match time::timeout(Duration::ZERO, self.stream.read(rest)).await {
+                Ok(Ok(0)) => return Err(Failure::ClosedEarly { received: 0 }.into()),
+                // They are checked in the next round, which may have begun.
+                Ok(Ok(count)) => self.filled += count,
+                Ok(Err(error)) if error.kind() != io::ErrorKind::TimedOut => {
+                    return Err(Failure::from_transfer(error, 0).into());
+                }
+                Ok(Err(_)) | Err(time::Elapsed) => {}
+            }
+        }
     }
 
     /// Tells the room why this member stops talking. A member that was lost with its server costs
@@ -119,6 +142,9 @@ impl Member {
     /// Hears all due lines of this round.
     async fn hear(&mut self, round: &Round) -> Result<(), End> {
         let mut waiting_since = Instant::now();
+        if self.filled > 0 {
+            self.check(0, waiting_since, round.last)?;
+        }
         while !self.hearing.is_complete() {
             match self.stream.read(&mut self.buffer[self.filled..]).await {
                 Ok(0) => return Err(Failure::ClosedEarly { received: self.filled as u64 }.into()),

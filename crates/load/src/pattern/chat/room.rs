@@ -45,8 +45,9 @@ struct State {
     round: Round,
     /// The members that speak in this round, in the order of their slots.
     talking: Vec<usize>,
-    /// The number of members that have heard the whole round.
+    /// The number of present members that have heard the whole round, and which ones.
     done: usize,
+    has_passed: Vec<bool>,
     /// The number of present members.
     present: usize,
     /// The lines of each member in this round.
@@ -86,6 +87,7 @@ impl Room {
             round: Round { slots: 0..0, last: false },
             talking: Vec::new(),
             done: 0,
+            has_passed: vec![false; numbers.count()],
             present: numbers.count(),
             said: vec![Said::nothing(); numbers.count()],
             losses: Vec::new(),
@@ -163,6 +165,7 @@ impl Room {
     pub(super) fn pass(&self, member: usize, hearing: &Hearing, ended: u64) -> Result<(), Failure> {
         let mut state = self.lock();
         state.done += 1;
+        state.has_passed[member] = true;
         let digest = hearing.digest(&state.said);
         let others = *state.digests[member % 2].get_or_insert(digest);
         let [one, other] = state.digests.map(|digest| digest.map(|digest| digest.of_the_lost));
@@ -176,8 +179,8 @@ impl Room {
         Ok(())
     }
 
-    /// Goes on without `member`, which was lost with its server before the end of its round.
-    /// Returns false if the room cannot go on.
+    /// Goes on without `member`, which was lost with its server. Returns false if the room cannot go
+    /// on.
     pub(super) fn lose(&self, member: usize, failure: &Failure, ended: u64) -> bool {
         let mut state = self.lock();
         // A member alone has no other member to hear.
@@ -188,6 +191,7 @@ impl Room {
         state.losses.push((member, lines.end - lines.start));
         state.said[member].speaker = Speaker::Lost;
         state.present -= 1;
+        state.done -= usize::from(state.has_passed[member]);
         self.go_on(state, ended);
         true
     }
@@ -253,6 +257,7 @@ impl State {
         let last = slots.is_some_and(|slots| slots <= room.slots_of_round);
         self.round = Round { slots: start..end, last };
         self.done = 0;
+        self.has_passed.fill(false);
         let had_loss = self.has_loss();
         for said in &mut self.said {
             match said.speaker {
@@ -460,6 +465,26 @@ mod tests {
             .is_err()
         );
         assert!(after_a_loss(|_, heard| heard.insert(0, heard[0].clone())).is_err());
+    }
+
+    #[test]
+    fn a_member_that_has_heard_all_may_be_lost_before_the_others_have() {
+        let mut members = Members::of(room(4, 1, None));
+        let round = members.room.round();
+        let mut chat = members.say(&[0, 1, 2, 3]);
+        assert!(members.hear(2, &chat).unwrap());
+        members.pass(2).unwrap();
+        // Its server ends with its line.
+        chat.retain(|(member, _)| *member != 2);
+        assert!(!members.hear(0, &chat).unwrap() && !members.hear(1, &chat).unwrap());
+        assert!(members.room.lose(2, &GONE, members.ended));
+        for member in [0, 1, 3] {
+            assert_eq!(members.room.round(), round);
+            assert!(members.hear(member, if member == 3 { &chat } else { &[] }).unwrap());
+            members.pass(member).unwrap();
+        }
+        assert_ne!(members.room.round(), round);
+        members.round(&[0, 1, 3]).unwrap();
     }
 
     #[test]
