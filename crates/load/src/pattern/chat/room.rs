@@ -179,8 +179,8 @@ impl Room {
         Ok(())
     }
 
-    /// Goes on without `member`, which was lost with its server. Returns false if the room cannot go
-    /// on.
+    /// Goes on without `member`, which was lost with its server. Returns false if the room cannot
+    /// go on.
     pub(super) fn lose(&self, member: usize, failure: &Failure, ended: u64) -> bool {
         let mut state = self.lock();
         // A member alone has no other member to hear.
