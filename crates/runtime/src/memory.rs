@@ -65,6 +65,7 @@ impl Reserve {
 ///
 /// - If the memory of this process is limited, threads share arenas. An arena takes 64 MiB of
 ///   address space. Each new thread would get its own arena, up to eight for a processor.
+///
 /// - Without a limit, an arena keeps 4 MiB of free memory, instead of 128 KiB. Otherwise each long
 ///   reply gives its pages back to the kernel and takes them again. Over TLS, that was a quarter of
 ///   such a reply's processor time. `MALLOC_TRIM_THRESHOLD_` of the environment goes before this.
