@@ -21,6 +21,14 @@ pub(crate) enum Outcome {
 pub(crate) fn cargo_command(workspace: &Workspace) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(&workspace.root);
+    // `cargo xtask` describes the package xtask by these. Build scripts that watch them, such as
+    // ring's, would run again, and what depends on them would be compiled again.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| text.starts_with(start)) {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 

@@ -255,7 +255,7 @@ fn fmt(workspace: &Workspace) -> Outcome {
 }
 
 /// The features that a default build leaves out, and that have tests.
-const FEATURES: &str = "--features=duality/rustls,duality/http2,duality-tokio/rustls";
+pub(crate) const FEATURES: &str = "--features=duality/rustls,duality/http2,duality-tokio/rustls";
 
 fn clippy(workspace: &Workspace) -> Outcome {
     // Other programs depend on the library without the tool. The workspace always builds both.

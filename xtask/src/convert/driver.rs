@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::{folder, source};
-use crate::outcome::{Outcome, cargo_command, execute};
 use crate::{Workspace, files, tools};
 
 /// One test of the driver. The error says what is wrong.
@@ -16,14 +15,6 @@ struct Driver {
     script: PathBuf,
     command: PathBuf,
     work: PathBuf,
-}
-
-/// Builds the command.
-pub(super) fn build(workspace: &Workspace) -> Result<(), String> {
-    match execute(cargo_command(workspace).args(["build", "--quiet", "--package", "duality"])) {
-        Outcome::Passed => Ok(()),
-        _ => Err("`cargo build --package duality` failed".into()),
-    }
 }
 
 pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
