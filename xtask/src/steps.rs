@@ -314,6 +314,11 @@ fn peers(workspace: &Workspace) -> Outcome {
 fn cargo_test(workspace: &Workspace) -> Outcome {
     // nextest would be faster, but runs no documentation tests.
     let mut command = cargo_command(workspace);
+    // Most tests wait for sockets and children, not for a processor.
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        command.env("RUST_TEST_THREADS", (2 * processors).to_string());
+    }
     // TLS is not in a default build, so that the README's first command stays quick.
     execute_tests(command.args(["test", "--workspace", FEATURES, "--no-fail-fast"]))
 }

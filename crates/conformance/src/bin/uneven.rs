@@ -15,7 +15,7 @@ use duality::net::TcpStream;
 const WORK: Duration = Duration::from_micros(300);
 /// Under pool, one connection fails among this number. Under poll, one answer among this number
 /// reports a failure.
-const FAILURES: u64 = 100;
+const FAILURES: u64 = 10;
 
 /// Answers each line with a line.
 async fn serve(mut stream: TcpStream) -> io::Result<()> {
