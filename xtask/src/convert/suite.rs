@@ -183,7 +183,7 @@ impl Suite {
             if !same {
                 let native = self.work.join(format!("{name}{}", build.level));
                 compile(self.native(file, &native, build.level).args(&flags), &name)?;
-                expected = Some((build.level, finish(&native, &name, 1)?));
+                expected = Some((build.level, finish(&native, &name, 1, Leaks::Left)?));
             }
             let (_, expected) = expected.as_ref().expect("run just now");
             self.compare(file, &name, *build, &flags, expected)?;
@@ -206,7 +206,7 @@ impl Suite {
         let build = Build { level, sanitizer: seed.is_multiple_of(2), runtime };
         let native = self.work.join(&name);
         compile(self.native(&file, &native, build.level).arg("-lm"), &name)?;
-        let expected = finish(&native, &name, 1)?;
+        let expected = finish(&native, &name, 1, Leaks::Left)?;
         if !expected.status.success() {
             // The machine could not give the program all its threads.
             println!("{name} left out: natively {}", expected.status);
@@ -233,7 +233,8 @@ impl Suite {
         let program = self.work.join(format!("{name}{}-{kind}", build.level));
         compile(self.converted(file, &program, build).args(flags), &title)?;
         let loops = if let Runtime::Product(loops) = build.runtime { loops } else { 1 };
-        let output = finish(&program, &title, loops)?;
+        let leaks = if is_cxx(file) { Leaks::LookedFor } else { Leaks::Left };
+        let output = finish(&program, &title, loops, leaks)?;
         if output.status == expected.status && output.stdout == expected.stdout {
             return Ok(());
         }
@@ -330,13 +331,25 @@ fn compile(command: &mut Command, title: &str) -> Result<(), String> {
     Err(format!("{title}: does not compile\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
+/// What AddressSanitizer is told about leaks.
+#[derive(Clone, Copy)]
+enum Leaks {
+    /// The check stops all threads by functions that the reference runtime replaces.
+    Left,
+    /// The product's runtime turns the check off in converted programs.
+    LookedFor,
+}
+
 /// Runs a program to its end, or ends it after the limit.
-fn finish(program: &Path, title: &str, loops: u8) -> Result<Output, String> {
+fn finish(program: &Path, title: &str, loops: u8, leaks: Leaks) -> Result<Output, String> {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("DUALITY_CORES", loops.to_string());
-    // The leak check stops all threads by functions that the reference runtime replaces.
-    command.env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0");
+    let options = match leaks {
+        Leaks::Left => "detect_leaks=0:detect_stack_use_after_return=0",
+        Leaks::LookedFor => "detect_leaks=1:detect_stack_use_after_return=0",
+    };
+    command.env("ASAN_OPTIONS", options);
     let mut child = command.spawn().map_err(|error| format!("{title}: {error}"))?;
     let start = Instant::now();
     // Test programs print little: their output fits into the pipe.

@@ -251,7 +251,7 @@ fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, String
     let objcopy = toolchain::program("llvm-objcopy").map_err(|failure| failure.to_string())?;
     let mut hide = Command::new(objcopy);
     hide.arg("--wildcard");
-    for name in ["rt_*", "duality_*_task"].iter().chain(IN_FRONT) {
+    for name in ["rt_*", "duality_*_task", "__lsan_is_turned_off"].iter().chain(IN_FRONT) {
         hide.arg(format!("--keep-global-symbol={name}"));
     }
     run(hide.arg("runtime.object").current_dir(work))?;
