@@ -32,7 +32,7 @@ struct Absent {
     tests: &'static [&'static str],
 }
 
-/// All tests that do not run, each with its reason. The reasons are those of qemu 7.2, of Debian 12.
+/// All tests that do not run, each with its reason. The reasons hold for qemu 7.2, of Debian 12.
 const ABSENT: &[Absent] = &[
     Absent {
         package: "duality-fiber",
