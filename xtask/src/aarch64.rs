@@ -70,6 +70,16 @@ const ABSENT: &[Absent] = &[
     },
     Absent {
         package: "duality-runtime",
+        why: "the test starts itself again, and the kernel runs no program for aarch64",
+        tests: &[
+            "a_thread_that_overflows_its_stack_is_named",
+            "a_combinator_is_reported_once_in_every_world",
+            "a_socket_in_a_combinator_is_reported_on_a_loop",
+            "our_own_waits_are_not_reported",
+        ],
+    },
+    Absent {
+        package: "duality-runtime",
         why: "qemu lacks SO_ATTACH_REUSEPORT_CBPF, so no socket is chosen for a connection",
         tests: &[
             "a_closed_group_completes_what_has_begun_and_answers_no_newcomer",
@@ -77,6 +87,11 @@ const ABSENT: &[Absent] = &[
             "connections_are_drawn_by_their_weights",
             "the_chosen_socket_gets_every_connection",
         ],
+    },
+    Absent {
+        package: "duality-architectures",
+        why: "the own select of qemu ends the program",
+        tests: &["a_busy_loop_on_select_begins_and_accepts_as_it_was_told"],
     },
 ];
 
