@@ -89,6 +89,14 @@ const ABSENT: &[Absent] = &[
         ],
     },
     Absent {
+        package: "duality-runtime",
+        why: "qemu lacks IP_BIND_ADDRESS_NO_PORT, so no connection has a source of its own",
+        tests: &[
+            "a_connection_comes_from_the_address_it_is_told",
+            "a_source_that_is_not_local_is_an_error",
+        ],
+    },
+    Absent {
         package: "duality-architectures",
         why: "the own select of qemu ends the program",
         tests: &["a_busy_loop_on_select_begins_and_accepts_as_it_was_told"],
