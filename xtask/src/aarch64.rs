@@ -178,7 +178,8 @@ mod tests {
             let sources = sources(&folder);
             for test in *tests {
                 let name = test.rsplit("::").next().unwrap();
-                assert!(sources.contains(&format!("fn {name}(")), "{package} has no test {test}");
+                // Macros make some of the tests of their names.
+                assert!(sources.contains(name), "{package} has no test {test}");
             }
         }
     }
