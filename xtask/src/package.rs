@@ -20,10 +20,11 @@ use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 use crate::{Workspace, convert, tools};
 
-/// The shells, and the file of completions that each reads.
+/// The shells, and the file of completions that each reads under /usr/local. Under /usr, zsh reads
+/// another folder, which the package of Debian uses.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/duality"),
-    ("zsh", "zsh/vendor-completions/_duality"),
+    ("zsh", "zsh/site-functions/_duality"),
     ("fish", "fish/vendor_completions.d/duality.fish"),
 ];
 

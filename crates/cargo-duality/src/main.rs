@@ -18,6 +18,10 @@ mod patch;
 mod remedies;
 mod report;
 mod scan;
+/// The checker of schemas/, which the command `duality` tests its own output with.
+#[cfg(test)]
+#[path = "../../duality/tests/schema/mod.rs"]
+mod schema;
 mod tree;
 
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
-//! The remedy for a missing item: the table "What is missing" of docs/tokio-patch.md.
+//! The remedy for a missing item: the table in missing.md. docs/tokio-patch.md has the same table.
 
-const PAGE: &str = include_str!("../../../docs/tokio-patch.md");
-const HEADING: &str = "## What is missing";
+/// The table stands in this package, so that the package of crates.io has it.
+const TABLE: &str = include_str!("missing.md");
 
-/// What the page says to use instead of an item. `None` if the page does not name the item.
+/// What the table says to use instead of an item. `None` if the table does not name the item.
 ///
 /// `path` is the item, with the module or type that lacks it, such as `tokio::time::pause`.
 pub(crate) fn remedy(path: &str) -> Option<String> {
@@ -18,8 +18,7 @@ pub(crate) fn remedy(path: &str) -> Option<String> {
 
 /// The rows of the table: the last parts of the items that each names, and what to use instead.
 fn rows() -> impl Iterator<Item = (Vec<&'static str>, &'static str)> {
-    let table = PAGE.split_once(HEADING).map_or("", |(_, rest)| rest);
-    let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
+    let rows = TABLE.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
     rows.map_while(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
         .map(|(missing, instead)| (words(missing), instead))
 }
@@ -39,7 +38,7 @@ fn words(cell: &'static str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Whether a word of the page names an item: `tos` names `set_tos_v4` too, and `FromRawFd` names
+/// Whether a word of the table names an item: `tos` names `set_tos_v4` too, and `FromRawFd` names
 /// `from_raw_fd`.
 fn names(word: &str, item: &str) -> bool {
     let plain = |name: &str| name.replace('_', "").to_lowercase();
@@ -51,7 +50,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_a_table_that_can_be_read() {
+    fn the_table_can_be_read_and_is_that_of_the_page() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tokio-patch.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let section = page.split_once("## What is missing").unwrap().1;
+        assert!(section.contains(&format!("\n\n{TABLE}\n")), "missing.md and the page differ");
         let rows: Vec<_> = rows().collect();
         assert!(rows.len() > 3, "{rows:?}");
         for (words, instead) in rows {
@@ -79,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_page_does_not_name_has_no_remedy() {
+    fn what_the_table_does_not_name_has_no_remedy() {
         assert_eq!(remedy("tokio::net::TcpStream::an_item_of_the_future"), None);
     }
 }

@@ -178,6 +178,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::schema::{check, schema};
 
     fn report() -> Report {
         Report {
@@ -212,6 +213,35 @@ mod tests {
         }
         let json: Value = serde_json::from_str(&report().json()).unwrap();
         assert_eq!((&json["works"], &json["missing"][0]["line"]), (&false.into(), &4.into()));
+    }
+
+    #[test]
+    fn the_json_of_every_report_fits_the_schema() {
+        let pair = || ("shop 0.1.0".to_owned(), "1.40.0".to_owned());
+        let unknown = Missing { item: None, remedy: None, ..report().missing.remove(0) };
+        let note = Note { file: "src/main.rs".into(), line: 1, text: "no effect".into() };
+        let full = Report {
+            bytes: Some("1.12.2".into()),
+            refused: Some("shop 0.1.0".into()),
+            pinned: vec![pair()],
+            unchecked: vec!["shop 0.1.0".into()],
+            known_errors: 2,
+            missing: vec![unknown],
+            notes: vec![note],
+            ..report()
+        };
+        let schema = schema("check-tokio");
+        for report in [Report::default(), report(), full] {
+            let mut json: Value = serde_json::from_str(&report.json()).unwrap();
+            assert_eq!(check(&schema, &json), Ok(()));
+            // So that the schema names every key.
+            let keys = json.as_object().unwrap().keys().cloned();
+            let unnamed: Vec<_> =
+                keys.filter(|key| schema["properties"].get(key).is_none()).collect();
+            assert!(unnamed.is_empty(), "{unnamed:?}");
+            json["missing"] = "many".into();
+            assert!(check(&schema, &json).unwrap_err().starts_with("/missing: "));
+        }
     }
 
     #[test]
