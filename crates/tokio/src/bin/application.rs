@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::env;
+use std::hint::black_box;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -111,6 +112,12 @@ async fn shared(_: Bytes) -> Result<&'static str, &'static str> {
     answered.await.map(|()| "shared!").map_err(|_| "the task has ended!")
 }
 
+/// Has as much on its stack as handlers of axum have without optimisation.
+async fn deep() -> String {
+    let large = black_box([1_u8; 512 << 10]);
+    format!("{} bytes!", large.iter().map(|&byte| u32::from(byte)).sum::<u32>())
+}
+
 async fn panics() -> &'static str {
     panic!("as the test asks for")
 }
@@ -129,6 +136,7 @@ async fn router() -> io::Result<Router> {
     if env::var_os("APPLICATION_FAILS").is_some() {
         return Err(io::Error::other("as the test asks for"));
     }
+    assert!(env::var_os("APPLICATION_PANICS").is_none(), "no \"database\"");
     Ok(Router::new()
         .route("/", get(async || "hello"))
         .route("/echo", post(async |body: Bytes| body))
@@ -137,6 +145,7 @@ async fn router() -> io::Result<Router> {
         .route("/until-drained", get(until_drained))
         .route("/client", get(client))
         .route("/shared", post(shared))
+        .route("/deep", get(deep))
         .route("/panics", get(panics)))
 }
 
