@@ -224,7 +224,7 @@ fn gives_the_application_what_it_uses_of_tokio(member: &[&str]) {
 fn gives_handlers_room_on_their_stacks(member: &[&str]) {
     let server = serve(member);
     let reply = ask(&mut server.connect(), &get("/deep", &server), "!");
-    assert_eq!(undated(&reply), plain("524288 bytes!"));
+    assert_eq!(undated(&reply), plain("262144 bytes!"));
 }
 
 fn tells_requests_of_their_client(member: &[&str]) {

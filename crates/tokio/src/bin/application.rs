@@ -114,8 +114,9 @@ async fn shared(_: Bytes) -> Result<&'static str, &'static str> {
 
 /// Has as much on its stack as handlers of axum have without optimisation.
 async fn deep() -> String {
-    let large = black_box([1_u8; 512 << 10]);
-    format!("{} bytes!", large.iter().map(|&byte| u32::from(byte)).sum::<u32>())
+    let large = [1_u8; 256 << 10];
+    let sum: u32 = black_box(&large).iter().map(|&byte| u32::from(byte)).sum();
+    format!("{sum} bytes!")
 }
 
 async fn panics() -> &'static str {
@@ -136,7 +137,6 @@ async fn router() -> io::Result<Router> {
     if env::var_os("APPLICATION_FAILS").is_some() {
         return Err(io::Error::other("as the test asks for"));
     }
-    assert!(env::var_os("APPLICATION_PANICS").is_none(), "no \"database\"");
     Ok(Router::new()
         .route("/", get(async || "hello"))
         .route("/echo", post(async |body: Bytes| body))
