@@ -91,7 +91,7 @@ impl Service {
         self
     }
 
-    /// Sets the bytes of stack that each kernel or user-level thread has, unless `--stack-size` says
+    /// Sets the bytes of stack of each kernel or user-level thread, unless `--stack-size` says
     /// otherwise. The default is 128 KiB. Only touched pages cost memory.
     #[must_use]
     pub fn stack_size(mut self, bytes: usize) -> Self {
