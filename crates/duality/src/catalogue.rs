@@ -35,6 +35,8 @@ pub(crate) struct Listed {
     pub(crate) logs_requests: bool,
     /// The smallest stack that can serve the service, in bytes.
     pub(crate) stack: usize,
+    /// The default of `--stack-size`, if the service has its own.
+    pub(crate) stack_size: Option<usize>,
     /// The number of descriptors that a connection keeps, its own socket included.
     pub(crate) descriptors: usize,
 }
@@ -84,6 +86,7 @@ impl Catalogue {
                     beside: None,
                     logs_requests: entry.logs_requests,
                     stack: entry.stack,
+                    stack_size: None,
                     descriptors: entry.descriptors,
                 })
                 .collect(),
@@ -99,6 +102,7 @@ impl Catalogue {
                 logs_requests: false,
                 // The service knows the number. This program does not.
                 stack: 0,
+                stack_size: service.stack_size,
                 descriptors: 1,
             }],
         }

@@ -30,6 +30,8 @@ pub struct Service {
     pub(crate) architectures: Registry,
     /// A foreign runtime that the service uses beside architectures of ours.
     pub(crate) beside: Option<&'static str>,
+    /// The default of `--stack-size`, if the service has its own.
+    pub(crate) stack_size: Option<usize>,
     /// The service's own way to be served by TLS.
     #[cfg(feature = "rustls")]
     pub(crate) secure: Option<Secure>,
@@ -75,6 +77,7 @@ impl Service {
             page: None,
             architectures,
             beside: None,
+            stack_size: None,
             #[cfg(feature = "rustls")]
             secure: None,
         }
@@ -85,6 +88,14 @@ impl Service {
     #[must_use]
     pub fn beside(mut self, runtime: &'static str) -> Self {
         self.beside = Some(runtime);
+        self
+    }
+
+    /// Sets the bytes of stack of each kernel or user-level thread, unless `--stack-size` says
+    /// otherwise. The default is 128 KiB. Only touched pages cost memory.
+    #[must_use]
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
         self
     }
 
@@ -209,7 +220,7 @@ impl Service {
     ///
     /// - The error if a thread could not be made.
     pub fn serve(&self, architecture: &str, address: impl ToSocketAddrs) -> io::Result<Handle> {
-        self.serve_with(architecture, address, &Options::default())
+        self.serve_with(architecture, address, &self.options())
     }
 
     /// Like [`serve`](Service::serve), with options for the architecture: workers, cores, limits,
@@ -242,11 +253,18 @@ impl Service {
     /// The names of the architectures under which [`serve`](Service::serve) can run this service on
     /// this machine.
     pub fn architectures(&self) -> Vec<&'static str> {
-        let options = Options::default();
+        let options = self.options();
         let carries = |architecture: &&dyn Architecture| {
             handle::refusal(self, *architecture, &options).is_none()
         };
         self.architectures.iter().filter(carries).map(Architecture::name).collect()
+    }
+
+    /// The options of an architecture, if the caller chooses none.
+    fn options(&self) -> Options {
+        let options = Options::default();
+        let stack_size = self.stack_size.unwrap_or(options.stack_size);
+        options.stack_size(stack_size)
     }
 
     /// Runs the command line of this service (`serve`, `compare`, `trial` …) and returns the result

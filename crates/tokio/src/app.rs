@@ -20,6 +20,10 @@ use crate::{layouts, ours};
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
+/// The default of `--stack-size`. A handler of axum without optimisation may need more than the
+/// 128 KiB of other services.
+const STACK: usize = 1 << 20;
+
 /// An application of axum, of hyper, or any service of tower.
 ///
 /// An application is given as a factory, which is called once for each runtime. The factory also
@@ -155,6 +159,7 @@ impl App {
         let service = Service::of(served)
             .with_architectures(layouts::ALL)
             .beside(layouts::RUNTIME)
+            .stack_size(STACK)
             .page(page.as_deref().unwrap_or("/"));
         #[cfg(feature = "rustls")]
         let service = secure::by_tls(service, form);

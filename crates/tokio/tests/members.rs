@@ -32,6 +32,11 @@ macro_rules! members {
             }
 
             #[test]
+            fn gives_handlers_room_on_their_stacks() {
+                super::run(MEMBER, super::gives_handlers_room_on_their_stacks);
+            }
+
+            #[test]
             fn tells_requests_of_their_client() {
                 super::run(MEMBER, super::tells_requests_of_their_client);
             }
@@ -214,6 +219,12 @@ fn gives_the_application_what_it_uses_of_tokio(member: &[&str]) {
     assert_eq!(undated(&reply), plain("slept"));
     let reply = ask(&mut stream, &get("/outgoing", &server), "hello");
     assert_eq!(undated(&reply), plain("hello"));
+}
+
+fn gives_handlers_room_on_their_stacks(member: &[&str]) {
+    let server = serve(member);
+    let reply = ask(&mut server.connect(), &get("/deep", &server), "!");
+    assert_eq!(undated(&reply), plain("262144 bytes!"));
 }
 
 fn tells_requests_of_their_client(member: &[&str]) {

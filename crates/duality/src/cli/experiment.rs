@@ -92,7 +92,6 @@ impl Program {
     fn new(catalogue: &Catalogue, settings: &Settings, tuning: &Tuning) -> Result<Self, Misfit> {
         let written = Tuning::parse(settings.server_arguments.as_deref().unwrap_or_default());
         let written = written.map_err(|problem| Misfit::new("server-arguments", problem))?;
-        let tuning = tuning.or(written);
         let setup = setup::of(settings)?;
         let name = settings.service.as_deref().unwrap_or(catalogue.default_name());
         let mut listed = catalogue.look_up(name, &setup)?;
@@ -103,6 +102,7 @@ impl Program {
         if settings.tls == Some(true) {
             tls::require(&mut listed).map_err(|problem| Misfit::new("tls", problem))?;
         }
+        let tuning = tuning.or(written).suited_to(&listed);
         tuning.check(&listed)?;
         if let Some(Store::At(url)) = &settings.store {
             let location: Result<Location, _> = url.parse();

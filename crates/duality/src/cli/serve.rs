@@ -99,7 +99,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     };
     let mut listed = catalogue.look_up(name, &setup).map_err(flag)?;
     arguments.tls.check(&mut listed)?;
-    arguments.tuning.check(&listed).map_err(flag)?;
+    let tuning = arguments.tuning.suited_to(&listed);
+    tuning.check(&listed).map_err(flag)?;
     check_visibility(&arguments.visibility, architecture, &listed)?;
     let privileges = Privileges::find(arguments.user.as_deref())?;
     privileges.lower()?;
@@ -108,7 +109,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     privileges.raise()?;
     let service = arguments.tls.put_before(catalogue, service)?;
     let control = take_control(arguments)?;
-    let options = arguments.tuning.options();
+    let options = tuning.options();
     let injected = arguments.injection.load(name, architecture, &options)?;
     let reason = architecture.unavailable(&options).or_else(|| listed.refusal(architecture));
     if let Some(reason) = reason {
@@ -124,7 +125,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         log::tell(format_args!("{} {how}", architecture.name()));
     }
     // Set the limit before threads exist, because a thread's arena would count.
-    limit(arguments.tuning)?;
+    limit(tuning)?;
     memory::fit_malloc();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let metrics = arguments.visibility.start_metrics(&subject, architecture.forks())?;

@@ -144,7 +144,8 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     };
     let listed = catalogue.look_up(name, &setup).map_err(flag)?;
     setup::check_files(&setup).map_err(flag)?;
-    arguments.tuning.check(&listed).map_err(flag)?;
+    let tuning = arguments.tuning.suited_to(&listed);
+    tuning.check(&listed).map_err(flag)?;
     // Candidates are processes, like those of prefork.
     let processes = find("prefork").map(Architecture::gives);
     if let Some(reason) = processes.and_then(|given| listed.missing_from(given)) {
@@ -157,8 +158,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
         suits(architecture, &listed, arguments)
             .map_err(|reason| Failure::failed(format!("{name}: {reason}")))?;
     }
-    let mut server_arguments =
-        [arguments.tuning.to_arguments(), setup::to_arguments(&setup)].concat();
+    let mut server_arguments = [tuning.to_arguments(), setup::to_arguments(&setup)].concat();
     server_arguments.extend(arguments.store.as_ref().map(|store| format!("--store={store}")));
     server_arguments.extend(arguments.durable.then(|| "--durable".to_owned()));
     server_arguments.push(format!("--drain-limit={}", arguments.drain_limit));

@@ -114,6 +114,9 @@ flags! {
         rate_per_address: usize = None;
         /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more
         /// than 16K [default: 128K]
+        ///
+        /// An application of the crate duality-tokio has 1M by default. Only touched pages cost
+        /// memory.
         #[arg(long, value_parser = parse_size, value_name = "BYTES")]
         stack_size: usize = Some(default.stack_size);
         /// How the threads of pool come by connections [default: list]
@@ -313,6 +316,11 @@ impl Tuning {
             .try_get_matches_from(arguments)
             .map_err(|error| super::in_one_line(&error))?;
         Self::from_arg_matches(&matches).map_err(|error| super::in_one_line(&error))
+    }
+
+    /// These flags, with the service's own defaults for those that are absent.
+    pub(super) fn suited_to(self, service: &Listed) -> Self {
+        Self { stack_size: self.stack_size.or(service.stack_size), ..self }
     }
 
     /// Whether `service` can be served with these flags.

@@ -93,12 +93,64 @@ pub(crate) fn read_on(log: &File, place: &mut u64) -> String {
     String::from_utf8_lossy(&bytes[..whole]).into_owned()
 }
 
-/// The last line of `text` that is not blank.
-pub(crate) fn last_line(text: &str) -> Option<&str> {
-    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+/// What a program said last, in one line: the last line of its output, and its first panic. Blank
+/// lines do not count, and neither do backtraces.
+pub(crate) fn last_words(said: &str) -> Option<String> {
+    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.collect();
+    let mut places = lines.iter().map(|line| place_of_panic(line)).enumerate();
+    let Some((header, place)) = places.find_map(|(at, place)| Some((at, place?))) else {
+        return lines.last().map(|&last| last.to_owned());
+    };
+    let message = lines.get(header + 1).copied().unwrap_or_default();
+    let panic = format!("panicked at {place} {message}");
+    let last = lines.iter().skip(header + 2).rfind(|line| !is_backtrace(line));
+    Some(last.map_or_else(|| panic.clone(), |last| format!("{last} ({panic})")))
+}
+
+/// The place of a panic, if `line` begins the report of a panic in Rust. The message is the next
+/// line.
+fn place_of_panic(line: &str) -> Option<&str> {
+    let (_, place) = line.strip_prefix("thread '")?.split_once(" panicked at ")?;
+    place.ends_with(':').then_some(place)
+}
+
+/// Whether Rust's report of a panic has such a line after its message.
+fn is_backtrace(line: &str) -> bool {
+    let is_frame = || {
+        let (number, _) = line.split_once(": ").unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let begins = ["note: ", "stack backtrace:", "at "].iter().any(|begin| line.starts_with(begin));
+    begins || is_frame()
 }
 
 /// The last component of a program's path.
 pub(crate) fn name_of(program: &str) -> &str {
     Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_the_last_line_and_the_first_panic() {
+        let words = |said: &str| last_words(said);
+        assert_eq!(words(" \n\n"), None);
+        assert_eq!(words("starting\ncannot bind\n\n").unwrap(), "cannot bind");
+        let panic = "\nthread 'main' (7) panicked at src/main.rs:4:5:\nno \"database\"\n";
+        let told = "panicked at src/main.rs:4:5: no \"database\"";
+        let note =
+            "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
+        assert_eq!(words(&[panic, note].concat()).unwrap(), told);
+        let frames = "stack backtrace:\n   0: std::panicking::begin\n             at ./lib.rs:9\n";
+        assert_eq!(words(&["hello\n", panic, frames, note].concat()).unwrap(), told);
+        let later = [panic, note, &panic.replace("no", "a"), note, "cannot serve\n"].concat();
+        assert_eq!(words(&later).unwrap(), format!("cannot serve ({told})"));
+        assert_eq!(
+            words("thread 'a' panicked at src/a.rs:1:1:").unwrap(),
+            "panicked at src/a.rs:1:1: "
+        );
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::env;
+use std::hint::black_box;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -111,6 +112,13 @@ async fn shared(_: Bytes) -> Result<&'static str, &'static str> {
     answered.await.map(|()| "shared!").map_err(|_| "the task has ended!")
 }
 
+/// Has as much on its stack as handlers of axum have without optimisation.
+async fn deep() -> String {
+    let large = [1_u8; 256 << 10];
+    let sum: u32 = black_box(&large).iter().map(|&byte| u32::from(byte)).sum();
+    format!("{sum} bytes!")
+}
+
 async fn panics() -> &'static str {
     panic!("as the test asks for")
 }
@@ -137,6 +145,7 @@ async fn router() -> io::Result<Router> {
         .route("/until-drained", get(until_drained))
         .route("/client", get(client))
         .route("/shared", post(shared))
+        .route("/deep", get(deep))
         .route("/panics", get(panics)))
 }
 

@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 use super::launcher::Launcher;
 use super::protocol::{Answer, BEAT, LONGEST_LINE, Order, SILENCE, UNASKED, VERSION};
 use crate::measure::peers::find;
-use crate::measure::spawn::{last_line, log_file, read_log};
+use crate::measure::spawn::{last_words, log_file, read_log};
 use crate::record::{HERE, Machine};
 
 /// The time that a host has until its agent says hello. This time includes the sending of the
@@ -373,7 +373,7 @@ impl Shared {
     /// Gives the host up, and tells all waiting callers.
     fn lose(&self, because: &str) {
         let said = read_log(&self.complaints);
-        let said = last_line(&said).map_or(String::new(), |line| format!(": {line}"));
+        let said = last_words(&said).map_or(String::new(), |line| format!(": {line}"));
         let mut pending = self.pending();
         pending.lost.get_or_insert_with(|| format!("host {} is lost: {because}{said}", self.host));
         pending.waiting.clear();

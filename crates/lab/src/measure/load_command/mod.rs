@@ -24,7 +24,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 pub(crate) use figures::Figures;
 
 use crate::measure::peers::find;
-use crate::measure::spawn::{command, last_line, log_file, name_of, pinned, read_log};
+use crate::measure::spawn::{command, last_words, log_file, name_of, pinned, read_log};
 
 /// The longest time that one run may take.
 const LONGEST_RUN: Duration = Duration::from_secs(120);
@@ -111,7 +111,7 @@ pub(crate) fn run(
     let elapsed = begun.elapsed();
     ended.map_err(|problem| {
         let said = read_log(&complaints);
-        let said = last_line(&said).map_or(String::new(), |line| format!(": {line}"));
+        let said = last_words(&said).map_or(String::new(), |line| format!(": {line}"));
         told(format!("{problem}{said}"))
     })?;
     let figures = Figures::parse(&read_log(&output), elapsed).map_err(told)?;

@@ -18,7 +18,7 @@ use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
 use crate::measure::no_server::NoServer;
 use crate::measure::recording::Replay;
-use crate::measure::spawn::{last_line, log_file, read_log, read_on};
+use crate::measure::spawn::{last_words, log_file, read_log, read_on};
 use crate::measure::store::OpenStore;
 use crate::measure::upstream::Upstream;
 use crate::record::CellKey;
@@ -227,9 +227,8 @@ impl Server for Process {
 
     fn last_words(&mut self, error: &io::Error) -> String {
         self.kill();
-        let said = read_log(&self.stderr);
-        last_line(&said)
-            .map_or_else(|| format!("the server did not answer: {error}"), str::to_owned)
+        last_words(&read_log(&self.stderr))
+            .unwrap_or_else(|| format!("the server did not answer: {error}"))
     }
 }
 

@@ -28,7 +28,7 @@ use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::{Experiment, Site};
 use crate::measure::no_server::NoServer;
 use crate::measure::peers::Places;
-use crate::measure::spawn::{self, last_line, log_file, pinned, read_log};
+use crate::measure::spawn::{self, last_words, log_file, pinned, read_log};
 use crate::record::{CellKey, Peer};
 
 /// The number of attempts to find a port, since another process may take a free port first.
@@ -175,8 +175,8 @@ impl Server for Process {
     }
 
     fn last_words(&mut self, error: &io::Error) -> String {
-        let said = read_log(&self.log);
-        last_line(&said).map_or_else(|| error.to_string(), |line| format!("{error}: {line}"))
+        let words = last_words(&read_log(&self.log));
+        words.map_or_else(|| error.to_string(), |words| format!("{error}: {words}"))
     }
 }
 
