@@ -18,6 +18,10 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
+/// The features that a default build leaves out, and that have tests.
+pub(crate) const FEATURES: &str = "--features=duality/rustls,duality/http2,duality-tokio/rustls";
+
+/// Cargo, in the workspace.
 pub(crate) fn cargo_command(workspace: &Workspace) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(&workspace.root);

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
-use crate::outcome::{cargo_command, execute, execute_tests};
+use crate::outcome::{FEATURES, cargo_command, execute, execute_tests};
 use crate::tidy::{self, Tree};
 use crate::{
     Workspace, aarch64, convert, fuzz, guide, miri, package, peers, release, soak, tokio_patch,
@@ -253,9 +253,6 @@ fn fmt(workspace: &Workspace) -> Outcome {
     }
     Passed
 }
-
-/// The features that a default build leaves out, and that have tests.
-pub(crate) const FEATURES: &str = "--features=duality/rustls,duality/http2,duality-tokio/rustls";
 
 fn clippy(workspace: &Workspace) -> Outcome {
     // Other programs depend on the library without the tool. The workspace always builds both.

@@ -21,8 +21,7 @@ use std::time::SystemTime;
 use std::{fs, io};
 
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
-use crate::outcome::{cargo_command, execute};
-use crate::steps::FEATURES;
+use crate::outcome::{FEATURES, cargo_command, execute};
 use crate::{Workspace, tools};
 
 /// The files that must exist, and the Debian package of each.
