@@ -1,35 +1,32 @@
 //! A real `redis-server` for one test, which can be killed and started again.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::eventually;
+use crate::{KeptPort, eventually};
 
 /// A Redis with its data in a directory. Dropping it kills the server.
 pub struct Redis {
     child: Child,
-    address: SocketAddr,
+    port: KeptPort,
 }
 
 impl Redis {
-    /// Starts a server on a free port.
+    /// Starts a server.
     ///
     /// # Panics
     ///
     /// Panics if there is no `redis-server`. `cargo xtask tools` installs it.
     pub fn start(directory: &Path) -> Self {
-        // If another process takes the port before Redis does, the next port is tried.
-        eventually("a redis-server on a free port", || {
-            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-            Self::start_at(directory, port)
-        })
+        let port = KeptPort::keep();
+        Self { child: start_at(directory, port.address()), port }
     }
 
     /// The address of the server.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     /// Kills the server without warning, and starts another at the same address with the same
@@ -42,8 +39,7 @@ impl Redis {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         meanwhile();
-        let address = self.address;
-        *self = eventually("Redis at its old port", || Self::start_at(directory, address));
+        self.child = start_at(directory, self.address());
     }
 
     /// The server's one-line reply to a command.
@@ -52,31 +48,26 @@ impl Redis {
     ///
     /// Panics if the server does not reply.
     pub fn ask(&self, command: &str) -> Vec<u8> {
-        let mut stream = TcpStream::connect(self.address).unwrap();
+        let mut stream = TcpStream::connect(self.address()).unwrap();
         stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
         let mut reply = Vec::new();
         stream.read_to_end(&mut reply).unwrap();
         reply
     }
+}
 
-    fn start_at(directory: &Path, address: SocketAddr) -> Option<Self> {
-        let child = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
-            .args(["--appendfsync", "always", "--dir"])
-            .arg(directory)
-            .args(["--port", &address.port().to_string()])
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed (cargo xtask tools)");
-        let mut redis = Self { child, address };
-        eventually("Redis answers or ends", || {
-            if redis.child.try_wait().unwrap().is_some() {
-                return Some(false);
-            }
-            answers(address).then_some(true)
-        })
-        .then_some(redis)
-    }
+/// Starts a server, and waits until it answers.
+fn start_at(directory: &Path, address: SocketAddr) -> Child {
+    let child = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
+        .args(["--appendfsync", "always", "--dir"])
+        .arg(directory)
+        .args(["--port", &address.port().to_string()])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-server is installed (cargo xtask tools)");
+    eventually("Redis answers", || answers(address).then_some(()));
+    child
 }
 
 /// Whether a Redis has loaded its data and answers.

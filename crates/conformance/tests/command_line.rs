@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use duality_conformance::{ServerProcess, eventually};
+use duality_conformance::{KeptPort, ServerProcess, eventually};
 use rustix::process::Signal;
 
 fn run(arguments: &[&str]) -> (i32, String) {
@@ -103,8 +103,8 @@ fn failures_are_told_in_one_line() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     refused(&["serve", "--listen", &address], 1, "--listen");
-    drop(taken);
-    refused(&["load", &format!("http://{address}/")], 1, "is the server running");
+    let nowhere = KeptPort::keep();
+    refused(&["load", &format!("http://{}/", nowhere.address())], 1, "is the server running");
 }
 
 /// Loads an http server for a while, and calls `happens` with the server in the middle. Returns the

@@ -5,12 +5,12 @@
 mod relay_upstream;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::thread;
 
 use duality_conformance::{
-    PATIENCE, ServerProcess, for_every_architecture_of_straight_line_code, runs_here,
+    KeptPort, PATIENCE, ServerProcess, for_every_architecture_of_straight_line_code, runs_here,
 };
 use relay_upstream::Upstream;
 
@@ -251,8 +251,8 @@ fn unasked_bytes_are_no_reply(architecture: &[&str]) {
 }
 
 fn without_an_upstream_there_is_a_reply(architecture: &[&str]) {
-    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let server = relay(architecture, nowhere);
+    let nowhere = KeptPort::keep();
+    let server = relay(architecture, nowhere.address());
     let (replies, _) = ask(server.address(), get("/").repeat(2).as_bytes());
     assert_eq!(replies.matches("HTTP/1.1 502 Bad Gateway\r\n").count(), 2, "{replies}");
     server.signal(rustix::process::Signal::TERM);

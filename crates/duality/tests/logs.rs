@@ -2,13 +2,17 @@
 //! formats, and read back by `duality trace from`. Servers that are not installed are printed as
 //! skipped.
 
+#[path = "../../runtime/tests/kept_port/mod.rs"]
+mod kept_port;
+
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use kept_port::KeptPort;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -172,9 +176,8 @@ fn logs_of_real_servers_are_read_back() {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         fs::set_permissions(folder.path(), open).unwrap();
         fs::write(folder.path().join("page.html"), vec![b'x'; PAGE]).unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let port = KeptPort::keep();
+        let address = port.address();
         let Some(running) = server.start(folder.path(), address) else {
             println!("skipped: {}: {} is not installed", server.name, server.command[0]);
             continue;

@@ -3,6 +3,7 @@
 
 #[macro_use]
 mod common;
+mod kept_port;
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -17,6 +18,7 @@ use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
 use duality_runtime::{fs, task};
 
 use common::Case;
+use kept_port::KeptPort;
 
 /// Long enough never to pass in a test that works.
 const EVER: Duration = Duration::from_secs(20);
@@ -188,9 +190,8 @@ async fn sleep_is_never_short() {
 }
 
 async fn a_refused_connection_is_an_error() {
-    let (listener, address) = listener();
-    drop(listener);
-    let error = TcpStream::connect(address).await.err().unwrap();
+    let nowhere = KeptPort::keep();
+    let error = TcpStream::connect(nowhere.address()).await.err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
 }
 

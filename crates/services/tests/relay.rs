@@ -8,6 +8,8 @@
 )]
 
 mod http_client;
+#[path = "../../runtime/tests/kept_port/mod.rs"]
+mod kept_port;
 mod relay_upstream;
 
 use std::{
@@ -23,6 +25,7 @@ use duality_services::{
 };
 
 use http_client::{Client, World, get, serve_connections_in};
+use kept_port::KeptPort;
 use relay_upstream::Upstream;
 
 /// The worlds in which a relay runs: it is not written by hand.
@@ -54,11 +57,6 @@ fn relay_with(world: World, upstreams: &[SocketAddr], limits: Limits) -> SocketA
 
 fn relay(world: World, upstream: &Upstream) -> SocketAddr {
     relay_with(world, &[upstream.address], patient())
-}
-
-/// An address at which nothing listens.
-fn nowhere() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Reads until the end. Returns the bytes, and whether a reset ended them.
@@ -214,15 +212,16 @@ fn a_reply_that_breaks_off_is_cut_and_never_ends_in_order() {
 
 #[test]
 fn an_upstream_that_refuses_is_left_out_for_a_while() {
+    let nowhere = KeptPort::keep();
     for world in WORLDS {
-        let mut client = Client::connect(relay_with(world, &[nowhere()], patient()));
+        let mut client = Client::connect(relay_with(world, &[nowhere.address()], patient()));
         let begun = std::time::Instant::now();
         assert_eq!(client.ask(&get("/")).code, 502, "{world:?}");
         assert_eq!(client.ask(&get("/")).code, 502, "{world:?}");
         assert!(begun.elapsed() < Duration::from_secs(60));
         // A good upstream takes all requests.
         let upstream = Upstream::start();
-        let both = relay_with(world, &[nowhere(), upstream.address], patient());
+        let both = relay_with(world, &[nowhere.address(), upstream.address], patient());
         let mut client = Client::connect(both);
         for _ in 0..6 {
             assert_eq!(client.ask(&get("/")).body, b"hello", "{world:?}");
@@ -234,12 +233,10 @@ fn an_upstream_that_refuses_is_left_out_for_a_while() {
 #[test]
 fn an_upstream_that_was_not_there_at_the_start_is_found() {
     for world in WORLDS {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
-        let relay = relay_with(world, &[address], patient());
+        let port = KeptPort::keep();
+        let relay = relay_with(world, &[port.address()], patient());
         assert_eq!(Client::connect(relay).ask(&get("/")).code, 502, "{world:?}");
-        let listener = TcpListener::bind(address).unwrap();
+        let listener = TcpListener::bind(port.address()).unwrap();
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut head = [0; 1024];

@@ -12,6 +12,7 @@ use duality_services::store::{
     Channel, Location, Options, RedisCalls, Store, Subscription, Unavailable, Visit,
 };
 
+use crate::kept_port::KeptPort;
 use crate::worlds::{EVER, World, in_every_world};
 
 in_every_world! {
@@ -315,11 +316,8 @@ fn a_silent_server_is_left_alone_for_a_while(world: World) {
 }
 
 fn a_refused_connection_is_unavailable(world: World) {
-    // The socket is bound but does not listen, so no other program can listen there.
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
-    drop(taken);
-    let store = store(address, Options::default());
+    let port = KeptPort::keep();
+    let store = store(port.address(), Options::default());
     world.run(async move {
         let error = store.visit(1).await.unwrap_err().to_string();
         assert!(error.contains("cannot be reached"), "{error}");

@@ -10,6 +10,8 @@
 
 mod contract;
 mod hostile;
+#[path = "../../../runtime/tests/kept_port/mod.rs"]
+mod kept_port;
 mod phone;
 mod redis;
 mod sqlite;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +14,7 @@ use duality_services::store::{Channel, Location, Options, RedisCalls, Store, Sub
 use tempfile::TempDir;
 
 use crate::contract::{self, remark};
+use crate::kept_port::KeptPort;
 use crate::worlds::{EVER, World, eventually, in_every_world};
 
 in_every_world! {
@@ -35,7 +36,7 @@ const PASSWORD: &str = "s%40cret";
 /// A server for one test.
 struct Server {
     directory: TempDir,
-    port: u16,
+    port: KeptPort,
     asks: bool,
     process: Child,
 }
@@ -48,12 +49,8 @@ impl Server {
     /// Starts a server, with or without a password.
     fn start_asking(asks: bool) -> Self {
         let directory = TempDir::new().unwrap();
-        let (port, process) = eventually("a port that stays free", || {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = free.local_addr().unwrap().port();
-            drop(free);
-            Some((port, spawn(&directory, port, asks)?))
-        });
+        let port = KeptPort::keep();
+        let process = spawn(&directory, port.address(), asks);
         Self { directory, port, asks, process }
     }
 
@@ -63,12 +60,12 @@ impl Server {
 
     /// A store on this server. `rest` follows the address in the location.
     fn store_with(&self, rest: &str, options: Options) -> Store {
-        let location = format!("redis://127.0.0.1:{}{rest}", self.port);
+        let location = format!("redis://{}{rest}", self.port.address());
         Store::new(&location.parse().unwrap(), options).unwrap()
     }
 
     fn channel(&self, rest: &str) -> Channel {
-        let location = format!("redis://127.0.0.1:{}{rest}", self.port);
+        let location = format!("redis://{}{rest}", self.port.address());
         Channel::new(&location.parse().unwrap(), "test", Options::default()).unwrap()
     }
 
@@ -80,9 +77,7 @@ impl Server {
 
     /// Starts the server again, at the same port and with its saved data.
     fn restart(&mut self) {
-        self.process = eventually("the server that was killed", || {
-            spawn(&self.directory, self.port, self.asks)
-        });
+        self.process = spawn(&self.directory, self.port.address(), self.asks);
     }
 }
 
@@ -94,43 +89,34 @@ impl Drop for Server {
     }
 }
 
-/// Starts a server and waits until it replies. `None` if the server ends first, because the port is
-/// taken.
-fn spawn(directory: &TempDir, port: u16, asks: bool) -> Option<Child> {
+/// Starts a server and waits until it replies.
+fn spawn(directory: &TempDir, address: SocketAddr, asks: bool) -> Child {
     let mut command = Command::new("redis-server");
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", ""]);
     // Without `always`, an acknowledged write may not have reached the kernel yet.
     command.args(["--appendonly", "yes", "--appendfsync", "always"]);
     command.arg("--dir").arg(directory.path());
     if asks {
         command.args(["--requirepass", "s@cret"]);
     }
-    let mut process = command
+    let process = command
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("redis-server cannot be run: `cargo xtask test` installs what the tests need");
-    let own = format!("process_id:{}", process.id());
-    eventually("a server that replies or ends", || {
-        if process.try_wait().unwrap().is_some() {
-            return Some(false);
-        }
-        // Another test's server may have taken the port first. A restarted server loads its data
-        // before it serves.
-        says(port, &[&own, "loading:0"]).then_some(true)
-    })
-    .then_some(process)
+    // A restarted server loads its data before it serves.
+    eventually("a server that replies", || says(address, "loading:0").then_some(()));
+    process
 }
 
-/// Whether the reply of the server at `port` to INFO has all these lines.
-fn says(port: u16, expected: &[&str]) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+/// Whether the reply of the server to INFO has this line.
+fn says(address: SocketAddr, expected: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address) else { return false };
     stream.set_read_timeout(Some(EVER)).unwrap();
     if stream.write_all(b"AUTH s@cret\r\nINFO\r\nQUIT\r\n").is_err() {
         return false;
     }
-    let lines: Vec<_> = BufReader::new(stream).lines().map_while(Result::ok).collect();
-    expected.iter().all(|expected| lines.iter().any(|line| line == expected))
+    BufReader::new(stream).lines().map_while(Result::ok).any(|line| line == expected)
 }
 
 /// Visits until the store is back.
@@ -156,7 +142,7 @@ fn tasks_count_together(world: World) {
 }
 
 fn location(server: &Server) -> Location {
-    format!("redis://127.0.0.1:{}", server.port).parse().unwrap()
+    format!("redis://{}", server.port.address()).parse().unwrap()
 }
 
 fn three_calls_find_the_same(world: World) {
@@ -192,7 +178,7 @@ fn a_dead_server_is_unavailable_until_it_is_back(world: World) {
         store.visit(1).await.unwrap();
         server.kill();
         let error = store.visit(1).await.unwrap_err().to_string();
-        assert!(error.contains(&format!("127.0.0.1:{} is unavailable", server.port)), "{error}");
+        assert!(error.contains(&format!("{} is unavailable", server.port.address())), "{error}");
         store.add_remark(&remark("ann", "again")).await.unwrap_err();
         store.add_entry("ann", "1").await.unwrap_err();
         store.find_entry("ann").await.unwrap_err();
@@ -261,7 +247,7 @@ fn what_is_acknowledged_while_it_dies_is_there(world: World) {
 fn databases_and_passwords_are_respected(world: World) {
     let server = Server::start_asking(true);
     let store = |credentials: &str, rest: &str| {
-        let location = format!("redis://{credentials}127.0.0.1:{}{rest}", server.port);
+        let location = format!("redis://{credentials}{}{rest}", server.port.address());
         Store::new(&location.parse().unwrap(), Options::default()).unwrap()
     };
     let right = store(&format!(":{PASSWORD}@"), "");
