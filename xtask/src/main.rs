@@ -72,7 +72,6 @@ fn main() -> ExitCode {
             }
         },
         ["tidy", "--shrink"] => steps::shrink(&workspace),
-        ["convert"] => steps::run_convert(&workspace),
         ["convert", "--test"] => steps::run_by_name(&workspace, "convert-test"),
         ["aarch64"] => steps::run_aarch64(&workspace),
         ["guide"] => steps::run_guide(&workspace),
@@ -109,7 +108,6 @@ fn help() -> String {
     text += "\nNot among them:\n";
     text += &entry(SOAK.name, 12, SOAK.about);
     text += &entry("aarch64", 12, aarch64::ABOUT);
-    text += &entry("convert", 12, "builds the pass of `duality cc`");
     text += &entry("guide", 12, guide::ABOUT);
     text += &entry("hosts", 12, hosts::ABOUT);
     text += &entry("package", 12, "builds the Debian package, and the folder that it is made of");

@@ -41,6 +41,11 @@ pub(crate) const STEPS: &[Step] = &[
         "builds peers/, which `model --costs` and `compare --peers` measure beside Duality",
         peers,
     ),
+    step(
+        "convert",
+        "builds the pass of `duality cc`, without which cargo-test skips what it converts",
+        convert::build,
+    ),
     step("cargo-test", "every test of the workspace", cargo_test),
     step(
         "convert-test",
@@ -76,13 +81,6 @@ pub(crate) fn run_fuzz(workspace: &Workspace, options: &fuzz::Options) -> ExitCo
     let index = STEPS.iter().position(|step| step.name == "fuzz");
     let index = index.expect("fuzz is a step");
     run_by(&STEPS[index..=index], |_| fuzz::run(workspace, options))
-}
-
-/// Builds the pass of `duality cc`, without its tests.
-pub(crate) fn run_convert(workspace: &Workspace) -> ExitCode {
-    run_by(&[step("convert", "builds the pass of `duality cc`", convert::build)], |step| {
-        (step.run)(workspace)
-    })
 }
 
 /// Builds the files of an installation, and a package of these files.
