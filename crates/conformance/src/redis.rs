@@ -21,7 +21,9 @@ impl Redis {
     /// Panics if there is no `redis-server`. `cargo xtask tools` installs it.
     pub fn start(directory: &Path) -> Self {
         let port = KeptPort::keep();
-        Self { child: start_at(directory, port.address()), port }
+        let redis = Self { child: spawn(directory, port.address()), port };
+        redis.await_answer();
+        redis
     }
 
     /// The address of the server.
@@ -39,7 +41,8 @@ impl Redis {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         meanwhile();
-        self.child = start_at(directory, self.address());
+        self.child = spawn(directory, self.address());
+        self.await_answer();
     }
 
     /// The server's one-line reply to a command.
@@ -54,20 +57,21 @@ impl Redis {
         stream.read_to_end(&mut reply).unwrap();
         reply
     }
+
+    fn await_answer(&self) {
+        eventually("Redis answers", || answers(self.address()).then_some(()));
+    }
 }
 
-/// Starts a server, and waits until it answers.
-fn start_at(directory: &Path, address: SocketAddr) -> Child {
-    let child = Command::new("redis-server")
+fn spawn(directory: &Path, address: SocketAddr) -> Child {
+    Command::new("redis-server")
         .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
         .args(["--appendfsync", "always", "--dir"])
         .arg(directory)
         .args(["--port", &address.port().to_string()])
         .stdout(Stdio::null())
         .spawn()
-        .expect("redis-server is installed (cargo xtask tools)");
-    eventually("Redis answers", || answers(address).then_some(()));
-    child
+        .expect("redis-server is installed (cargo xtask tools)")
 }
 
 /// Whether a Redis has loaded its data and answers.
