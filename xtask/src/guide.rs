@@ -9,22 +9,21 @@
 //!
 //! `cargo xtask tidy` makes the same checks without mdBook.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::{fs, io};
 
+use crate::files::{remove, told, write};
 use crate::outcome::Outcome::{self, Failed, Skipped};
 use crate::outcome::execute;
-use crate::pages::{architectures, links};
+use crate::pages::architectures;
+use crate::pages::excerpt::Excerpt;
 use crate::tidy::{self, Tree};
 use crate::{Workspace, tools};
 
 /// The help's text about this command.
 pub(crate) const ABOUT: &str =
     "writes the architectures' pages, checks the guide, and builds it by mdBook";
-
-/// The address of the repository's files.
-const REPOSITORY: &str = "https://github.com/duality-dev/duality/blob/main";
 
 /// Writes the pages, checks all pages, and builds the book if mdBook is installed.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
@@ -42,8 +41,8 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
         ));
     };
     let folder = workspace.target.join("guide");
-    if let Err(error) = stage(&workspace.root, &folder) {
-        return Failed(error.to_string());
+    if let Err(problem) = stage(&workspace.root, &folder) {
+        return Failed(problem);
     }
     println!("{}", folder.join("book/index.html").display());
     execute(Command::new(mdbook).arg("build").arg(&folder))
@@ -56,11 +55,7 @@ fn read(workspace: &Workspace) -> Result<Tree, String> {
 fn write_pages(workspace: &Workspace, tree: &Tree) -> Result<(), String> {
     let pages = architectures::pages(|path| tree.text_of(path));
     for (path, text) in pages.map_err(|(path, problem)| format!("{path}: {problem}"))? {
-        let path = workspace.root.join(path);
-        let folder = path.parent().expect("a page is in a folder");
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&path, text))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        write(&workspace.root.join(path), &text)?;
     }
     Ok(())
 }
@@ -78,58 +73,9 @@ fn check(workspace: &Workspace) -> Result<(), String> {
 }
 
 /// Copies docs/ for mdBook.
-fn stage(root: &Path, folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => copy(root, "docs", &folder.join("src"))?,
-    }
-    fs::rename(folder.join("src/book.toml"), folder.join("book.toml"))
-}
-
-fn copy(root: &Path, from: &str, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(root.join(from))? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        let path = format!("{from}/{name}");
-        if root.join(&path).is_dir() {
-            copy(root, &path, &to.join(name))?;
-        } else if name.ends_with(".md") {
-            let text = fs::read_to_string(root.join(&path))?;
-            fs::write(to.join(name), staged(&path, &text))?;
-        } else {
-            fs::copy(root.join(&path), to.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-/// The page at `path`, with addresses in place of links that leave docs/.
-fn staged(path: &str, text: &str) -> String {
-    let mut page = String::new();
-    let mut end = 0;
-    for link in links::links(text) {
-        let (file, anchor) = link.parts();
-        let resolved = links::resolve(path, file).unwrap_or_default();
-        if !file.is_empty() && !resolved.starts_with("docs/") {
-            page += &text[end..link.at.start];
-            page += &format!("{REPOSITORY}/{resolved}");
-            if !anchor.is_empty() {
-                page += &format!("#{anchor}");
-            }
-            end = link.at.end;
-        }
-    }
-    page + &text[end..]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_out_of_the_guide_become_addresses() {
-        let page = "[a](../README.md#x) [b](b.md) [c](#c)";
-        let expected = format!("[a]({REPOSITORY}/README.md#x) [b](b.md) [c](#c)");
-        assert_eq!(staged("docs/a.md", page), expected);
-    }
+fn stage(root: &Path, folder: &Path) -> Result<(), String> {
+    remove(folder)?;
+    Excerpt(&["docs"]).copy(root, "docs", &folder.join("src"))?;
+    let settings = folder.join("src/book.toml");
+    fs::rename(&settings, folder.join("book.toml")).map_err(|error| told(&settings, &error))
 }

@@ -1,6 +1,7 @@
 //! The outcome of a step, and the ways in which a step runs a command.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use Outcome::{Failed, Partly, Passed};
@@ -39,6 +40,13 @@ pub(crate) fn cargo_command(workspace: &Workspace) -> Command {
 /// Runs tests on this terminal, and counts the tests that print `skipped: WHY` on standard error.
 pub(crate) fn execute_tests(command: &mut Command) -> Outcome {
     let name = command.get_program().to_string_lossy().into_owned();
+    let mut heeding;
+    let command = if ignores_hangups() {
+        heeding = heeding_hangups(command);
+        &mut heeding
+    } else {
+        command
+    };
     let mut child = match command.stderr(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) => return Failed(format!("cannot run {name}: {error}")),
@@ -56,6 +64,33 @@ pub(crate) fn execute_tests(command: &mut Command) -> Outcome {
         Ok(_) => skipped(&mut reasons),
         Err(error) => Failed(format!("cannot wait for {name}: {error}")),
     }
+}
+
+/// Whether this process ignores SIGHUP, as under `nohup` (proc(5), `SigIgn`). Its children inherit
+/// that, and a server that ignores hang-ups does not reload on one.
+fn ignores_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 == 1)
+}
+
+/// The same command with SIGHUP's default action. Its group is its own, so that the terminal's
+/// hang-up does not reach it.
+fn heeding_hangups(command: &Command) -> Command {
+    let mut heeding = Command::new("env");
+    heeding.arg("--default-signal=HUP").arg(command.get_program()).args(command.get_args());
+    heeding.process_group(0);
+    if let Some(folder) = command.get_current_dir() {
+        heeding.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => heeding.env(name, value),
+            None => heeding.env_remove(name),
+        };
+    }
+    heeding
 }
 
 /// Returns an outcome such as `14 times skipped: no ring; needs root`.
@@ -90,5 +125,18 @@ mod tests {
         let twice = "for why in b a b; do echo \"skipped: no $why\" >&2; done";
         assert_eq!(run(twice), Partly("3 times skipped: no a; no b".into()));
         assert!(matches!(run(&format!("{twice}; exit 3")), Failed(_)));
+    }
+
+    #[test]
+    fn a_command_heeds_hangups_though_they_were_ignored() {
+        let script = "trap '' HUP; exec \"$0\" \"$@\"";
+        let mut inner = Command::new("sh");
+        inner.args(["-c", "test $A = 1 && kill -HUP $$"]).env("A", "1").current_dir("/");
+        let heeding = heeding_hangups(&inner);
+        let mut outer = Command::new("sh");
+        outer.args(["-c", script]).arg(heeding.get_program()).args(heeding.get_args());
+        outer.env("A", "1");
+        let ended = outer.status().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(1));
     }
 }

@@ -6,7 +6,7 @@
 //!   target/package/bin/cargo-duality          `cargo duality`
 //!   target/package/lib/duality/               the pass of `duality cc`, if LLVM 19 is there
 //!   target/package/lib/systemd/system/        units, for the prefix /usr/local
-//!   target/package/share/                     manual pages, completions of three shells, licences
+//!   target/package/share/                     manual pages, completions of three shells, pages
 //!   target/debian/duality_VERSION_ARCH.deb    the package, by cargo-deb
 //! ```
 //!
@@ -18,6 +18,7 @@ use std::process::Command;
 use crate::files::{copy, read, remove, write};
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
+use crate::pages::excerpt::Excerpt;
 use crate::{Workspace, convert, tools};
 
 /// The shells, and the file of completions that each reads under /usr/local. Under /usr, zsh reads
@@ -29,7 +30,8 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// What an installation has to read.
-const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+const DOCUMENTS: [&str; 6] =
+    ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "docs", "plans"];
 
 /// The units, their settings and what they serve: files of packaging/, and where they go.
 const SETTINGS: [(&str, &str); 4] = [
@@ -82,7 +84,8 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<(), String> {
     copy(&convert::folder(workspace).join(pass), &folder.join("lib/duality").join(pass))?;
     let share = folder.join("share");
     for document in DOCUMENTS {
-        copy(&workspace.root.join(document), &share.join("doc/duality").join(document))?;
+        let to = share.join("doc/duality").join(document);
+        Excerpt(&DOCUMENTS).copy(&workspace.root, document, &to)?;
     }
     for (file, place) in SETTINGS {
         // The package of Debian has these with the paths that they name.

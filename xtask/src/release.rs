@@ -108,7 +108,10 @@ impl Build {
         bill.args(["--features", "http2,rustls", "--format", "json", "--spec-version", "1.5"]);
         bill.args(["--quiet", "--override-filename", "bill"]);
         passed(execute(&mut bill), "cargo cyclonedx")?;
-        write_bill(checkout, &folder.join(format!("duality-{version}.cdx.json")))?;
+        for program in ["duality", "cargo-duality"] {
+            let to = folder.join(format!("{program}-{version}.cdx.json"));
+            write_bill(checkout, program, &to)?;
+        }
         sum(&folder)?;
         Ok(Self { version, folder })
     }
@@ -168,10 +171,10 @@ fn archive(folder: &Path, into: &Path, name: &str, time: &str) -> Result<(), Str
     tools::run(Command::new("gzip").args(["--best", "--no-name"]).arg(&path)).map(drop)
 }
 
-/// Copies the SBOM of the command. cargo-cyclonedx writes one beside the manifest of each package.
-/// The identifiers of packages have the path of the checkout.
-fn write_bill(checkout: &Path, to: &Path) -> Result<(), String> {
-    let made = checkout.join("crates/duality/bill.json");
+/// Copies the SBOM of a program. cargo-cyclonedx writes one beside the manifest of each package. The
+/// identifiers of packages have the path of the checkout.
+fn write_bill(checkout: &Path, program: &str, to: &Path) -> Result<(), String> {
+    let made = checkout.join("crates").join(program).join("bill.json");
     write(to, &read(&made)?.replace(&checkout.display().to_string(), "/duality"))
 }
 

@@ -115,12 +115,15 @@ impl Workspace {
 
     fn report(&self, source: &Source) -> Report {
         let tokio = self.tree.first_version_of("tokio");
+        let mut notes = scan::notes(self.tree.members().map(|member| &*member.folder), &self.root);
+        let lock = fs::read_to_string(self.root.join("Cargo.lock")).unwrap_or_default();
+        notes.extend(scan::unused_patch(&lock));
         Report {
             locked: self.locked.clone(),
             is_newer: tokio.and_then(Package::minor) > Some(INTERFACE.1),
             lines: source.lines(bytes_of(&self.tree).as_deref()),
             bytes: bytes_of(&self.tree),
-            notes: scan::notes(self.tree.members().map(|member| &*member.folder), &self.root),
+            notes,
             ..Report::default()
         }
     }

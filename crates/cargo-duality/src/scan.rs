@@ -1,5 +1,5 @@
-//! What compiles with the patch and has no effect: settings of runtimes, found by their names in
-//! the sources of the workspace's own packages.
+//! What compiles and has no effect: settings of runtimes, found by their names in the sources of
+//! the workspace's own packages, and a patch that Cargo.lock does not use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,6 +40,19 @@ pub(crate) fn notes<'a>(folders: impl Iterator<Item = &'a Path>, root: &Path) ->
         }
     }
     notes
+}
+
+/// The note that a lock does not use the workspace's patch of tokio: cargo warns of this once, and
+/// then builds the genuine tokio.
+pub(crate) fn unused_patch(lock: &str) -> Option<Note> {
+    let is_unused = |block: &str| block.lines().any(|line| line == "name = \"tokio\"");
+    let (at, _) = lock.match_indices("[[patch.unused]]").find(|(at, heading)| {
+        let block = lock[at + heading.len()..].split("[[").next();
+        block.is_some_and(is_unused)
+    })?;
+    let line = lock[..at].lines().count() + 1;
+    let text = "the patch of tokio is not in use; the command at the end puts it in".to_owned();
+    Some(Note { file: "Cargo.lock".to_owned(), line, text })
 }
 
 /// Whether a line calls a setter of a builder, or sets an argument of `#[tokio::main]`.
@@ -85,5 +98,15 @@ mod tests {
         let found: Vec<_> = notes.iter().map(|note| (&*note.file, note.line)).collect();
         assert_eq!(found, [("src/main.rs", 2), ("src/main.rs", 6)]);
         assert!(notes[0].text.contains("DUALITY_LOOPS"), "{notes:?}");
+    }
+
+    #[test]
+    fn an_unused_patch_is_found_where_it_is_of_tokio() {
+        let tokio = "[[package]]\nname = \"tokio\"\n\n";
+        let unused = |name| format!("[[patch.unused]]\nname = \"{name}\"\nversion = \"1\"\n\n");
+        assert_eq!(unused_patch(&format!("{}{tokio}", unused("bytes"))), None);
+        let lock = format!("{tokio}{}{}", unused("bytes"), unused("tokio"));
+        let note = unused_patch(&lock).unwrap();
+        assert_eq!((&*note.file, note.line), ("Cargo.lock", 8));
     }
 }

@@ -1,13 +1,15 @@
 //! The runs that are kept in `runs/`, of every version so far, still make a report, with the answer
 //! that `runs/answers.txt` has for each. What they print as JSON fits `schemas/summary.json`.
+//! The tables and charts of docs/reproductions are what these runs give.
 //!
 //! An answer may change when the method does. Then look at each difference, and write the file
 //! anew: `DUALITY_BLESS=1 cargo test -p duality --test kept_runs`.
 
 mod schema;
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -71,4 +73,25 @@ fn kept_runs_answer_as_they_did() {
         assert_eq!(now, then, "an answer has changed: see the head of this test");
     }
     assert_eq!(answers.lines().count(), before.lines().count());
+}
+
+#[test]
+fn the_papers_pages_have_the_figures_of_the_runs() {
+    let folder = runs().join("../docs/reproductions");
+    for (script, argument) in
+        [("fill.py", Some(env!("CARGO_BIN_EXE_duality"))), ("bandwidth.py", None)]
+    {
+        let mut python = Command::new("python3");
+        python.arg(folder.join(script)).arg("--check").args(argument);
+        match python.output() {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let remedy = "write the pages anew: docs/reproductions/README.md";
+                assert!(output.status.success(), "{script}: {said}; {remedy}");
+            }
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "skipped: python3: {error}");
+            }
+        }
+    }
 }

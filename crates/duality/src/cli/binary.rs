@@ -221,9 +221,10 @@ fn check(name: &str) -> Result<(), Failure> {
     if let Some(reason) = run::unsupported() {
         return Err(Failure::misuse(reason));
     }
-    let path = run::find(name.as_ref())
-        .filter(|path| path.exists())
-        .ok_or_else(|| Failure::misuse(format!("--binary: {name}: no such program")))?;
+    let path = run::find(name.as_ref()).filter(|path| path.exists()).ok_or_else(|| {
+        let remedy = "install it, or give its path";
+        Failure::misuse(format!("--binary: {name}: no such program; {remedy}"))
+    })?;
     let program = Program::open(path).map_err(Failure::misuse)?;
     match program.verdict().map_err(Failure::misuse)? {
         Verdict::Works => Ok(()),

@@ -91,7 +91,8 @@ impl Link {
         let mut command = match host {
             HERE => agent_here(&own),
             _ if find(launcher.program()).is_none() => {
-                return Err(format!("host {host}: {}: no such program", launcher.program()));
+                let program = launcher.program();
+                return Err(format!("host {host}: {program}: no such program; install it"));
             }
             _ => launcher.command(host),
         };

@@ -50,7 +50,7 @@ pub(crate) fn problem(words: &[String]) -> Option<String> {
         );
     }
     if find(program).is_none() {
-        return Some(format!("{program}: no such program"));
+        return Some(format!("{program}: no such program; install it, or give its path"));
     }
     None
 }
