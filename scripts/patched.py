@@ -24,14 +24,14 @@ def nanoseconds(pid):
     return sum(int(file.read_text().split()[0]) for file in files)
 
 
-def measure(program, world, page, connections, seconds):
-    """The processor time of a request, in microseconds."""
-    environment = dict(os.environ, DUALITY_WORLD=world)
-    command = ["taskset", "-c", "0", program]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+def measure(command, target, connections, seconds, environment=os.environ):
+    """The processor time of a request in microseconds, of a command that prints `listening on
+    ADDRESS`. {address} and {port} in the target are of that address."""
+    pinned = ["taskset", "-c", "0", *command]
+    with subprocess.Popen(pinned, env=environment, stdout=subprocess.PIPE, text=True) as server:
         try:
-            address = server.stdout.readline().split()[-1]
-            target = f"http://{address}{page.format(port=address.rsplit(':', 1)[1])}"
+            address = next(line for line in server.stdout if "listening on" in line).split()[-1]
+            target = target.format(address=address, port=address.rsplit(":", 1)[1])
             before = nanoseconds(server.pid)
             load = ["taskset", "-c", "1", LOAD, "load", target, "-c", str(connections), "-d", f"{seconds}s"]
             output = subprocess.run(load, capture_output=True, text=True).stdout
@@ -53,9 +53,13 @@ def main():
     arguments = parser.parse_args()
     rounds = []
     for _ in range(arguments.rounds):
-        programs = {world: arguments.genuine if world == "tokio" else arguments.patched for world in WORLDS}
-        options = (arguments.page, arguments.connections, arguments.seconds)
-        rounds.append({world: measure(program, world, *options) for world, program in programs.items()})
+        costs = {}
+        for world in WORLDS:
+            program = arguments.genuine if world == "tokio" else arguments.patched
+            environment = dict(os.environ, DUALITY_WORLD=world)
+            options = (arguments.connections, arguments.seconds, environment)
+            costs[world] = measure([program], "http://{address}" + arguments.page, *options)
+        rounds.append(costs)
     print("| world | µs a request | to tokio |")
     print("| --- | ---: | ---: |")
     for world in WORLDS:

@@ -171,8 +171,8 @@ fn archive(folder: &Path, into: &Path, name: &str, time: &str) -> Result<(), Str
     tools::run(Command::new("gzip").args(["--best", "--no-name"]).arg(&path)).map(drop)
 }
 
-/// Copies the SBOM of a program. cargo-cyclonedx writes one beside the manifest of each package. The
-/// identifiers of packages have the path of the checkout.
+/// Copies the SBOM of a program. cargo-cyclonedx writes one beside the manifest of each package.
+/// The identifiers of packages have the path of the checkout.
 fn write_bill(checkout: &Path, program: &str, to: &Path) -> Result<(), String> {
     let made = checkout.join("crates").join(program).join("bill.json");
     write(to, &read(&made)?.replace(&checkout.display().to_string(), "/duality"))

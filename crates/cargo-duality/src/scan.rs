@@ -1,5 +1,5 @@
-//! What compiles and has no effect: settings of runtimes, found by their names in the sources of
-//! the workspace's own packages, and a patch that Cargo.lock does not use.
+//! What compiles and has no effect: settings of runtimes, and a patch that Cargo.lock does not use.
+//! Settings are found by their names in the sources of the workspace's own packages.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! An excerpt of the workspace: some of its folders and pages, to be read elsewhere. Links that leave
-//! it become addresses of the repository.
+//! An excerpt of the workspace: some of its folders and pages, to be read elsewhere. Links that
+//! leave it become addresses of the repository.
 
 use std::fs;
 use std::path::Path;
