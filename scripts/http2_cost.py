@@ -3,9 +3,9 @@
 
     scripts/http2_cost.py target/release/examples/shop /catalogue --rounds 12
 
-The application is made by `duality_tokio::App`. Each of its clients makes one request at a time.
-The application has processor 0, the load has processor 1, and protocols and members take turns.
-Needs target/release/duality with the feature http2.
+The application is made by `duality_tokio::App`, and its own `load` loads it. Each client makes one
+request at a time. The application has processor 0, the load has processor 1, and protocols and
+members take turns.
 """
 import argparse
 import statistics
@@ -35,7 +35,8 @@ def main():
             command = [arguments.application, "serve", "-a", member, "--listen", "127.0.0.1:0"]
             for protocol in PROTOCOLS:
                 target = f"{protocol}://{{address}}{arguments.page}"
-                costs[member, protocol] = measure(command, target, arguments.connections, arguments.seconds)
+                options = (arguments.connections, arguments.seconds)
+                costs[member, protocol] = measure(command, target, *options, loader=arguments.application)
         rounds.append(costs)
     print("| member | HTTP/1.1, µs | HTTP/2, µs | HTTP/2 to HTTP/1.1 | HTTP/2, to tokio-per-core |")
     print("| --- | ---: | ---: | ---: | ---: |")

@@ -24,16 +24,16 @@ def nanoseconds(pid):
     return sum(int(file.read_text().split()[0]) for file in files)
 
 
-def measure(command, target, connections, seconds, environment=os.environ):
+def measure(command, target, connections, seconds, environment=os.environ, loader=LOAD):
     """The processor time of a request in microseconds, of a command that prints `listening on
-    ADDRESS`. {address} and {port} in the target are of that address."""
+    ADDRESS`. {address} and {port} in the target are of that address. `loader` has the command load."""
     pinned = ["taskset", "-c", "0", *command]
     with subprocess.Popen(pinned, env=environment, stdout=subprocess.PIPE, text=True) as server:
         try:
             address = next(line for line in server.stdout if "listening on" in line).split()[-1]
             target = target.format(address=address, port=address.rsplit(":", 1)[1])
             before = nanoseconds(server.pid)
-            load = ["taskset", "-c", "1", LOAD, "load", target, "-c", str(connections), "-d", f"{seconds}s"]
+            load = ["taskset", "-c", "1", loader, "load", target, "-c", str(connections), "-d", f"{seconds}s"]
             output = subprocess.run(load, capture_output=True, text=True).stdout
             used = nanoseconds(server.pid) - before
         finally:
