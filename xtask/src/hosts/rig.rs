@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) const DEFAULT_NAME: &str = "duality";
 
+/// The folder of all rigs. It stays: another rig may be about to make its own folder in it.
 const FOLDER: &str = "/run/duality-hosts";
 
 /// The folder in which iproute2 keeps named namespaces.
@@ -68,11 +69,7 @@ impl Rig {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(format!("cannot remove {}: {error}", folder.display()))
             }
-            _ => {
-                // The last rig removes the folder of all rigs.
-                let _ = fs::remove_dir(FOLDER);
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 
