@@ -11,7 +11,7 @@ pub(crate) struct Error {
     pub(crate) file: String,
     pub(crate) line: u64,
     pub(crate) column: u64,
-    /// The path of the item that the error is about, such as `tokio::time::pause`, if the error
+    /// The path of the item that the error is about, such as `tokio::task::Builder`, if the error
     /// names an item.
     pub(crate) item: Option<String>,
     /// What the compiler says.

@@ -5,7 +5,7 @@ const TABLE: &str = include_str!("missing.md");
 
 /// What the table says to use instead of an item. `None` if the table does not name the item.
 ///
-/// `path` is the item, with the module or type that lacks it, such as `tokio::time::pause`.
+/// `path` is the item, with the module or type that lacks it, such as `tokio::task::Builder`.
 pub(crate) fn remedy(path: &str) -> Option<String> {
     let mut segments = path.rsplit("::");
     // A whole type may be missing, with all that it has.

@@ -1,6 +1,7 @@
 //! Time: sleeps and time-outs.
 
 mod alarm;
+pub mod clock;
 mod interval;
 
 pub use self::alarm::Alarm;

@@ -15,11 +15,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use duality_poller::Direction;
 use duality_runtime::net::SharedDescriptor;
 use duality_runtime::time::Alarm;
-use real::time::Instant;
 use rustix::fs::{FileType, fstat};
 
 use crate::join::JoinHandle;
@@ -154,7 +154,7 @@ impl Sleeping {
     /// Waits until `deadline`. `None` if the calling code can wait by itself.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, until: Instant) -> Option<Poll<()>> {
         if self.0.is_none() {
-            self.0 = Some(helper()?.spawn(Alarm::new(Some(until.into_std()))));
+            self.0 = Some(helper()?.spawn(Alarm::new(Some(until))));
         }
         let task = Pin::new(self.0.as_mut()?);
         let ended = match task.poll(context) {

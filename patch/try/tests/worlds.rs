@@ -74,6 +74,7 @@ runtimes_of_threads: 4
 local_guards: (3, true)
 budgets: true true false false 499500
 yields_beside_a_socket: 9
+paused_clocks: (2, true, 3)
 ";
 
 fn pieces_find_the_same(world: &str) {

@@ -17,6 +17,7 @@
 //! A task waits for one direction of one descriptor, or for a wake, with at most one deadline. So a
 //! task needs one timer, and the timers are indexed by the task's slot.
 
+pub(crate) mod clock;
 pub(crate) mod core;
 pub(crate) mod current;
 mod park;

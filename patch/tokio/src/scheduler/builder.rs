@@ -18,6 +18,7 @@ pub struct Builder {
     threads: ThreadOptions,
     most_blocking: usize,
     keep_alive: Duration,
+    starts_paused: bool,
 }
 
 impl Builder {
@@ -33,6 +34,7 @@ impl Builder {
             },
             most_blocking: 512,
             keep_alive: Duration::from_secs(10),
+            starts_paused: false,
         }
     }
 
@@ -89,6 +91,12 @@ impl Builder {
     /// Sets how long an idle thread of `spawn_blocking` stays. By default 10 seconds.
     pub fn thread_keep_alive(&mut self, duration: Duration) -> &mut Self {
         self.keep_alive = duration;
+        self
+    }
+
+    /// Has the clock stand from the first `block_on` on. See [`pause`](crate::time::pause).
+    pub fn start_paused(&mut self, paused: bool) -> &mut Self {
+        self.starts_paused = paused;
         self
     }
 
@@ -193,8 +201,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// If the world is not available on this machine, or a thread or descriptor is lacking. A wrong
-    /// `DUALITY_WORLD` ends the process with a line and exit code 2.
+    /// If the world is not available on this machine, or a thread or descriptor is lacking. If a
+    /// runtime of kernel threads is to start paused. A wrong `DUALITY_WORLD` ends the process with
+    /// a line and exit code 2.
     pub fn build(&mut self) -> io::Result<Runtime> {
         self.build_for(false)
     }
@@ -202,7 +211,17 @@ impl Builder {
     /// Makes the runtime, which has local tasks or not.
     pub(crate) fn build_for(&self, is_local: bool) -> io::Result<Runtime> {
         let world = World::chosen();
-        let nature = Nature { name: self.name.clone(), world, flavor: self.flavor, is_local };
+        if self.starts_paused && world == World::Threads {
+            let line = "a clock can only be paused on a loop; set DUALITY_WORLD to another world";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, line));
+        }
+        let nature = Nature {
+            name: self.name.clone(),
+            world,
+            flavor: self.flavor,
+            is_local,
+            starts_paused: self.starts_paused,
+        };
         let blocking = Blocking::new(self.most_blocking, self.keep_alive);
         let shared = Shared::new(nature, self.threads.clone(), blocking);
         let handle = Handle { shared: Arc::new(shared) };

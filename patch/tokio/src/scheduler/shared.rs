@@ -13,6 +13,7 @@ use std::time::Duration;
 use duality_runtime::log;
 use duality_runtime::task::gather;
 use duality_runtime::task::thread::{ThreadStack, start};
+use duality_runtime::time::clock;
 
 use super::blocking::{Blocking, Job};
 use super::context::{self, Driver};
@@ -30,6 +31,8 @@ pub(super) struct Nature {
     pub(super) flavor: RuntimeFlavor,
     /// Whether it is of one thread, with tasks that are not `Send`.
     pub(super) is_local: bool,
+    /// Whether its clock stands from the beginning.
+    pub(super) starts_paused: bool,
 }
 
 /// A runtime.
@@ -176,6 +179,15 @@ impl Shared {
     }
 
     pub(super) fn run_blocking(&self, handle: &Handle, job: Job) {
+        // A clock that stands must not move while the work is under way.
+        let held = context::is_on_loop_of(self.id).then(clock::hold).flatten();
+        let job: Job = match held {
+            Some(hold) => Box::new(move || {
+                job();
+                drop(hold);
+            }),
+            None => job,
+        };
         let current = handle.clone();
         let enter = move |serve: &mut dyn FnMut()| {
             let _entered = current.enter();
@@ -218,8 +230,10 @@ impl Shared {
                 Err(error) => panic!("no loop for this thread: {error}"),
             },
         };
+        let starts_paused = self.nature.starts_paused;
         let root = gather(async move {
             if is_new {
+                let _ = starts_paused && clock::stop();
                 start_here(Box::pin(inbox.serve()));
             }
             in_turns(future).await

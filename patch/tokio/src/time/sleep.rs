@@ -78,6 +78,6 @@ impl Future for Sleep {
         if polled.is_ready() {
             return polled;
         }
-        this.elsewhere.poll(context, *this.deadline).unwrap_or(Poll::Pending)
+        this.elsewhere.poll(context, this.deadline.into_std()).unwrap_or(Poll::Pending)
     }
 }

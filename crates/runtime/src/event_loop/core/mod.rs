@@ -20,6 +20,7 @@ use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
 use self::gathered::Gathered;
+use super::clock::{Clock, Hold};
 use super::current;
 use super::park;
 use super::report::ReportState;
@@ -59,6 +60,8 @@ pub(crate) struct Core {
     reserve: Reserve,
     /// Spare buffers for its sockets.
     pub(crate) spare: Spare,
+    clock: Clock,
+    /// The clock's time at the beginning of the round.
     now: Cell<Instant>,
     /// The rest of the running task's budget, if the task has spent a part in the turn `spent_in`.
     budget: Cell<u32>,
@@ -127,6 +130,7 @@ impl Core {
             stacks: RefCell::new(stacks),
             reserve: Reserve::of_this_process(),
             spare: Spare::default(),
+            clock: Clock::default(),
             now: Cell::new(now),
             tasks,
             budget: Cell::new(0),
@@ -165,6 +169,31 @@ impl Core {
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         self.now.get()
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Stops the clock. False if it stands already.
+    pub(crate) fn stop_clock(&self) -> bool {
+        self.clock.stop().inspect(|&now| self.now.set(now)).is_some()
+    }
+
+    /// Moves a clock that stands, and has the round end, so that timers have their turn. False if
+    /// the clock goes.
+    pub(crate) fn advance_clock(&self, by: Duration) -> bool {
+        let moved = self.clock.move_on(|now| now + by);
+        if let Some(now) = moved {
+            self.now.set(now);
+            self.last.set(self.due.get());
+        }
+        moved.is_some()
+    }
+
+    /// Keeps a clock that stands from moving by itself.
+    pub(crate) fn hold_clock(&self) -> Hold {
+        self.clock.hold(waker::of(self.running().name()))
     }
 
     /// Whether a timer wakes the running task at `deadline`, or before.

@@ -8,7 +8,7 @@ use std::task::Context;
 use std::time::{Duration, Instant};
 
 use duality_fiber::Fiber;
-use duality_poller::{Direction, Event};
+use duality_poller::{Direction, Event, Poller};
 
 use super::Core;
 use crate::drain;
@@ -33,7 +33,7 @@ impl Core {
         self.slot.set(slot);
         let mut events = Vec::with_capacity(256);
         let (mut woken, mut fired) = (Vec::new(), Vec::new());
-        self.now.set(Instant::now());
+        self.now.set(self.clock.at(Instant::now()));
         // A drain that was requested before the loop had its inbox has not interrupted the loop.
         self.drain_began.set(drain::requested_before_wakeup().then(|| self.now()));
         loop {
@@ -160,7 +160,9 @@ impl Core {
     /// or if more tasks were ready at once than a round needs.
     #[cold]
     fn prolong(&self) -> bool {
-        let is_longer = self.last.get() != self.due.get() && self.now().elapsed() < SLICE;
+        let is_longer = self.last.get() != self.due.get()
+            && self.clock.is_the_machines()
+            && self.now().elapsed() < SLICE;
         if is_longer {
             let further = self.last.get().wrapping_sub(self.due.get());
             self.last.set(self.last.get().wrapping_add(further.clamp(ROUND, MORE)));
@@ -176,7 +178,7 @@ impl Core {
         };
         waited.expect("a poller fails only when it is used wrongly");
         let now = Instant::now();
-        self.now.set(now);
+        self.now.set(self.clock.at(now));
         if let Some(from) = idle_from {
             self.idle.set(self.idle.get() + (now - from));
         }
@@ -193,6 +195,9 @@ impl Core {
     fn await_first_event(&self, from: Instant, events: &mut Vec<Event>) -> io::Result<()> {
         let expiry = earlier(self.timers.borrow_mut().next_expiry(), self.gathered.next());
         let mut poller = self.poller.borrow_mut();
+        if !self.clock.is_the_machines() {
+            return self.await_by_own_clock(expiry, &mut **poller, events);
+        }
         let mut now = from;
         while now - from < self.options.busy_poll {
             poller.wait(Some(Duration::ZERO), events)?;
@@ -202,6 +207,37 @@ impl Core {
             }
         }
         poller.wait(expiry.map(|expiry| expiry.saturating_duration_since(now)), events)
+    }
+
+    /// Waits like [`await_first_event`](Core::await_first_event), if the clock is not the
+    /// machine's.
+    #[cold]
+    fn await_by_own_clock(
+        &self,
+        expiry: Option<Instant>,
+        poller: &mut dyn Poller,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()> {
+        if !self.clock.stands() {
+            let now = self.clock.at(Instant::now());
+            let limit = expiry.map(|expiry| expiry.saturating_duration_since(now));
+            return poller.wait(limit, events);
+        }
+        // A ring passes its requests on in the first wait, and the kernel carries them out in the
+        // second one.
+        for _ in 0..2 {
+            poller.wait(Some(Duration::ZERO), events)?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+        }
+        match expiry.filter(|_| !self.clock.is_held()) {
+            Some(expiry) => {
+                self.clock.move_on(|_| expiry);
+                Ok(())
+            }
+            None => poller.wait(None, events),
+        }
     }
 
     fn dispatch(&self, events: &[Event], woken: &mut Vec<TaskName>) {

@@ -79,4 +79,5 @@ pieces! {
     runtimes::local_guards
     runtimes::budgets
     runtimes::yields_beside_a_socket
+    runtimes::paused_clocks
 }

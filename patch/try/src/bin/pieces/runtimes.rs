@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -12,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Handle, LocalOptions, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{LocalSet, block_in_place, coop, spawn_local, yield_now};
+use tokio::time::{self, Instant, sleep, timeout};
 
 use crate::common::{Found, pair};
 
@@ -160,4 +162,42 @@ pub(crate) async fn yields_beside_a_socket() -> Found {
         }
         yield_now().await;
     }
+}
+
+/// Hours pass at once on a clock that stands. Under kernel threads no clock can stand, and the
+/// builder says so.
+pub(crate) async fn paused_clocks() -> Found {
+    let found = outside(|| {
+        let built = Builder::new_current_thread().enable_all().start_paused(true).build();
+        let runtime = match built {
+            Ok(runtime) => runtime,
+            Err(error) if std::env::var("DUALITY_WORLD").is_ok_and(|world| world == "threads") => {
+                assert!(error.to_string().contains("set DUALITY_WORLD"), "{error}");
+                return (2, true, 3);
+            }
+            Err(error) => panic!("{error}"),
+        };
+        runtime.block_on(async {
+            let (begin, hour) = (Instant::now(), Duration::from_secs(3600));
+            let waiting = tokio::spawn(sleep(2 * hour));
+            assert!(timeout(hour, std::future::pending::<()>()).await.is_err());
+            assert_eq!(begin.elapsed(), hour);
+            // Blocking work counts as something that happens.
+            tokio::task::spawn_blocking(|| thread::sleep(Duration::from_millis(20))).await.unwrap();
+            assert_eq!(begin.elapsed(), hour);
+            // A sleep begins when it is polled first, but its time counts from its making.
+            let later = tokio::spawn(sleep(2 * hour));
+            time::advance(hour).await;
+            let is_over = (waiting.is_finished(), later.is_finished());
+            assert_eq!(is_over, (true, false));
+            waiting.await.unwrap();
+            let hours = begin.elapsed().as_secs() / 3600;
+            time::resume();
+            sleep(Duration::from_millis(5)).await;
+            time::pause();
+            later.await.unwrap();
+            (hours, begin.elapsed() >= 3 * hour, begin.elapsed().as_secs() / 3600)
+        })
+    });
+    Ok(format!("{:?}", found.await?))
 }

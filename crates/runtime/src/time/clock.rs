@@ -1,0 +1,52 @@
+//! The clock of the calling task's event loop, for crates that give Duality's worlds another
+//! library's interface.
+//!
+//! A test can stop the clock. Time then passes only where nothing else can happen, and at once. So
+//! an [`Alarm`](super::Alarm) that is hours away costs no time. Times that were taken from
+//! [`Instant::now`] are those of the machine, not of this clock.
+
+use std::time::{Duration, Instant};
+
+use crate::event_loop::core::Core;
+use crate::event_loop::current;
+
+pub use crate::event_loop::clock::Hold;
+
+/// The time. In the block world, the machine's.
+#[must_use]
+pub fn now() -> Instant {
+    let machine = Instant::now();
+    current::with_loop(|core| core.map_or(machine, |core| core.clock().at(machine)))
+}
+
+/// Whether the clock of the calling task's loop stands.
+#[must_use]
+pub fn stands() -> bool {
+    current::with_loop(|core| core.is_some_and(|core| core.clock().stands()))
+}
+
+/// Stops the clock of the calling task's loop. False if it stands already, and in the block world,
+/// where no thread knows whether all others wait.
+#[must_use]
+pub fn stop() -> bool {
+    current::with_loop(|core| core.is_some_and(Core::stop_clock))
+}
+
+/// Has the clock of the calling task's loop go on. False if it goes.
+#[must_use]
+pub fn go_on() -> bool {
+    current::with_loop(|core| core.is_some_and(|core| core.clock().go_on()))
+}
+
+/// Moves the clock of the calling task's loop, which stands. The tasks that wait for a time up to
+/// then have their turns when the calling task waits or yields. False if the clock goes.
+#[must_use]
+pub fn advance(by: Duration) -> bool {
+    current::with_loop(|core| core.is_some_and(|core| core.advance_clock(by)))
+}
+
+/// Keeps the clock of the calling task's loop from moving by itself, while work that the loop does
+/// not know is under way. `None` in the block world.
+pub fn hold() -> Option<Hold> {
+    current::with_loop(|core| core.map(Core::hold_clock))
+}
