@@ -29,6 +29,7 @@ in_every_world! {
     futures_of_one_task_wait_for_one_descriptor
     a_wait_that_is_given_up_takes_no_bytes
     an_alarm_moves
+    a_moved_alarm_wakes_its_task
 }
 
 fn pipe() -> (Arc<SharedDescriptor>, Arc<SharedDescriptor>) {
@@ -157,6 +158,28 @@ async fn an_alarm_moves() {
     assert!(begin.elapsed() >= 3 * MOMENT);
     alarm.move_to(None);
     assert!(timeout(MOMENT, alarm).await.is_err());
+}
+
+/// The task that polled the alarm is woken at the new deadline, earlier or later, without a poll in
+/// between.
+async fn a_moved_alarm_wakes_its_task() {
+    for first in [FOR_EVER, MOMENT] {
+        let begin = Instant::now();
+        let mut alarm = pin!(Alarm::new(Some(begin + first)));
+        let mut is_moved = false;
+        let waiting = poll_fn(|context| {
+            if begin.elapsed() >= 3 * MOMENT {
+                return Poll::Ready(());
+            }
+            if !is_moved {
+                is_moved = true;
+                assert!(alarm.as_mut().poll(context).is_pending());
+                alarm.move_to(Some(begin + 3 * MOMENT));
+            }
+            Poll::Pending
+        });
+        timeout(Duration::from_secs(20), gather(waiting)).await.unwrap();
+    }
 }
 
 /// A task in place, and tasks of two loops, wait for one descriptor.

@@ -250,6 +250,14 @@ impl Reactor {
         drop(replaced);
     }
 
+    /// Moves a deadline, and keeps its waker. Returns whether there was one.
+    pub(crate) fn move_time(&self, key: Key, deadline: Instant) -> bool {
+        let mut tasks = lock(&self.inner.tasks);
+        let is_noted = tasks.gathered.move_to(key, deadline);
+        self.look_at(deadline, tasks);
+        is_noted
+    }
+
     pub(crate) fn forget_time(&self, key: Key) {
         let forgotten = lock(&self.inner.tasks).gathered.forget(key);
         drop(forgotten);

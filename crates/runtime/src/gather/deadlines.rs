@@ -45,6 +45,15 @@ impl Deadlines {
         self.queue.remove(&(deadline, key)).flatten()
     }
 
+    /// Moves a deadline, and keeps its waker. Returns whether there was one.
+    pub(crate) fn move_to(&mut self, key: Key, deadline: Instant) -> bool {
+        let Some(before) = self.of.get_mut(&key) else { return false };
+        let waker = self.queue.remove(&(*before, key)).flatten();
+        *before = deadline;
+        self.queue.insert((deadline, key), waker);
+        true
+    }
+
     pub(crate) fn next(&self) -> Option<Instant> {
         self.queue.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
@@ -73,7 +82,7 @@ mod tests {
     proptest! {
         #[test]
         fn they_are_as_a_list_would_have_them(
-            steps in proptest::collection::vec((0usize..6, 0u64..20, 0u8..4), 0..60)
+            steps in proptest::collection::vec((0usize..6, 0u64..20, 0u8..5), 0..60)
         ) {
             let start = Instant::now();
             let at = |moment| start + Duration::from_nanos(moment);
@@ -89,6 +98,13 @@ mod tests {
                     1 => {
                         let _ = deadlines.forget(key);
                         list.retain(|&(other, _)| other != number);
+                    }
+                    2 => {
+                        let moved = list.iter_mut().find(|&&mut (other, _)| other == number);
+                        prop_assert_eq!(deadlines.move_to(key, at(moment)), moved.is_some());
+                        if let Some((_, other)) = moved {
+                            *other = moment;
+                        }
                     }
                     _ => {
                         let _ = deadlines.set(key, at(moment), None);

@@ -89,6 +89,10 @@ pub(crate) fn forget_time_in_place(key: Key) {
     with_set(|set| set.deadlines.forget(key));
 }
 
+pub(crate) fn move_time_in_place(key: Key, deadline: Instant) -> bool {
+    SET.with_borrow_mut(|set| set.deadlines.move_to(key, deadline))
+}
+
 /// Has the task polled when a drain concerns it.
 pub(crate) fn note_drain(key: Key, context: &Context<'_>) {
     let waker = foreign(context);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 pub(crate) use deadlines::{Deadlines, Key};
 pub(crate) use in_place::{
-    forget_descriptor, forget_drain, forget_time_in_place, note_descriptor, note_drain,
-    note_time_in_place, wait_in_place,
+    forget_descriptor, forget_drain, forget_time_in_place, move_time_in_place, note_descriptor,
+    note_drain, note_time_in_place, wait_in_place,
 };
 
 use crate::wait::{Ambient, Waited, gathers, set_ambient};

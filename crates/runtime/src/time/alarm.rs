@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use super::Instant;
 use crate::gather::Key;
 use crate::world;
-use crate::world::gather::{forget_time, note_time};
+use crate::world::gather::{forget_time, move_time, note_time};
 
 /// A future that is ready at a deadline, which may change. Its wait is
 /// [gathered](crate::task::gather), in every world.
@@ -25,9 +25,13 @@ impl Alarm {
         Self { deadline, is_noted: false }
     }
 
-    /// Moves the alarm. Poll it afterwards, so that the new deadline is noted.
+    /// Moves the alarm. If a task has polled it, and has not been woken since, the task is woken at
+    /// the new deadline.
     pub fn move_to(&mut self, deadline: Option<Instant>) {
-        self.forget();
+        match deadline {
+            Some(deadline) => self.is_noted = self.is_noted && move_time(self.key(), deadline),
+            None => self.forget(),
+        }
         self.deadline = deadline;
     }
 

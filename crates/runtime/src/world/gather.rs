@@ -30,7 +30,10 @@ use std::time::Instant;
 use pin_project_lite::pin_project;
 
 use super::Here;
-use crate::gather::{Key, forget_time_in_place, note_time_in_place, poll_gathering, wait_in_place};
+use crate::gather::{
+    Key, forget_time_in_place, move_time_in_place, note_time_in_place, poll_gathering,
+    wait_in_place,
+};
 use crate::visibility::Wait;
 use crate::wait::Waited;
 
@@ -99,6 +102,17 @@ pub(crate) fn note_time(key: Key, deadline: Instant, context: &Context<'_>) {
         Here::Block => note_time_in_place(key, deadline, context),
         Here::Loop(core) => core.gathered.note_time(key, deadline, context.waker()),
         Here::Reactor(_, reactor) => reactor.note_time(key, deadline, context.waker()),
+    }
+}
+
+/// Moves the deadline with this key, and keeps its waker. Returns whether there was one.
+#[cold]
+pub(crate) fn move_time(key: Key, deadline: Instant) -> bool {
+    // SAFETY: the references end with this call.
+    match unsafe { Here::find() } {
+        Here::Block => move_time_in_place(key, deadline),
+        Here::Loop(core) => core.gathered.move_time(key, deadline),
+        Here::Reactor(_, reactor) => reactor.move_time(key, deadline),
     }
 }
 

@@ -21,6 +21,8 @@ pin_project! {
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Sleep {
         deadline: Instant,
+        // Whether it was polled or reset. Before, it has not begun.
+        has_begun: bool,
         alarm: Alarm,
         elsewhere: Sleeping,
         // The alarm is known by its address.
@@ -33,7 +35,13 @@ pin_project! {
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
     let alarm = Alarm::new(Some(deadline.into_std()));
-    Sleep { deadline, alarm, elsewhere: Sleeping::default(), pinned: PhantomPinned }
+    Sleep {
+        deadline,
+        has_begun: false,
+        alarm,
+        elsewhere: Sleeping::default(),
+        pinned: PhantomPinned,
+    }
 }
 
 /// Waits for `duration`.
@@ -54,16 +62,17 @@ impl Sleep {
         self.deadline
     }
 
-    /// Whether the time has come.
+    /// Whether the time has come. A sleep that was never polled nor reset has not begun.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
-        Instant::now() >= self.deadline
+        self.has_begun && Instant::now() >= self.deadline
     }
 
-    /// Moves the time. A task that waits for this must poll it again.
+    /// Moves the time. A task that waits for this is woken at the new time.
     pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
         let this = self.project();
         *this.deadline = deadline;
+        *this.has_begun = true;
         this.alarm.move_to(Some(deadline.into_std()));
         this.elsewhere.stop();
     }
@@ -74,6 +83,7 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
+        *this.has_begun = true;
         let polled = Pin::new(this.alarm).poll(context);
         if polled.is_ready() {
             return polled;

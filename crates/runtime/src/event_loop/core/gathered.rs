@@ -36,6 +36,14 @@ impl Gathered {
         drop(replaced);
     }
 
+    /// Moves a deadline, and keeps its waker. Returns whether there was one.
+    pub(crate) fn move_time(&self, key: Key, deadline: Instant) -> bool {
+        let mut deadlines = self.deadlines.borrow_mut();
+        let is_noted = deadlines.move_to(key, deadline);
+        self.next.set(deadlines.next());
+        is_noted
+    }
+
     pub(crate) fn forget_time(&self, key: Key) {
         let forgotten = {
             let mut deadlines = self.deadlines.borrow_mut();
