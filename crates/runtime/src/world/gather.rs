@@ -111,7 +111,7 @@ pub(crate) fn move_time(key: Key, deadline: Instant) -> bool {
     // SAFETY: the references end with this call.
     match unsafe { Here::find() } {
         Here::Block => move_time_in_place(key, deadline),
-        Here::Loop(core) => core.gathered.move_time(key, deadline),
+        Here::Loop(core) => core.gathered.move_time(key, deadline, core.now()),
         Here::Reactor(_, reactor) => reactor.move_time(key, deadline),
     }
 }

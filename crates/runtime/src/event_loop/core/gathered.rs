@@ -36,11 +36,16 @@ impl Gathered {
         drop(replaced);
     }
 
-    /// Moves a deadline, and keeps its waker. Returns whether there was one.
-    pub(crate) fn move_time(&self, key: Key, deadline: Instant) -> bool {
-        let mut deadlines = self.deadlines.borrow_mut();
-        let is_noted = deadlines.move_to(key, deadline);
-        self.next.set(deadlines.next());
+    /// Moves a deadline, and keeps its waker. Uses the waker if the new deadline is due. Returns
+    /// whether there was one.
+    pub(crate) fn move_time(&self, key: Key, deadline: Instant, now: Instant) -> bool {
+        let is_noted = {
+            let mut deadlines = self.deadlines.borrow_mut();
+            let is_noted = deadlines.move_to(key, deadline);
+            self.next.set(deadlines.next());
+            is_noted
+        };
+        self.expire(now);
         is_noted
     }
 
