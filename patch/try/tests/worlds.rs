@@ -74,7 +74,7 @@ runtimes_of_threads: 4
 local_guards: (3, true)
 budgets: true true false false 499500
 yields_beside_a_socket: 9
-paused_clocks: (2, true, 3)
+paused_clocks: at once, or refused
 ";
 
 fn pieces_find_the_same(world: &str) {

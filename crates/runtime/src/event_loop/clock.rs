@@ -48,12 +48,6 @@ impl Clock {
         }
     }
 
-    /// Whether this is the machine's clock.
-    #[inline]
-    pub(crate) fn is_the_machines(&self) -> bool {
-        matches!(self.time.get(), Time::Machines)
-    }
-
     #[inline]
     pub(crate) fn stands(&self) -> bool {
         matches!(self.time.get(), Time::Stands(_))

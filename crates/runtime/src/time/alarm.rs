@@ -25,8 +25,8 @@ impl Alarm {
         Self { deadline, is_noted: false }
     }
 
-    /// Moves the alarm. If a task has polled it, and has not been woken since, the task is woken at
-    /// the new deadline.
+    /// Moves the alarm. A task that waits for the alarm is woken at the new deadline, if that task
+    /// is of this loop or kernel thread.
     pub fn move_to(&mut self, deadline: Option<Instant>) {
         match deadline {
             Some(deadline) => self.is_noted = self.is_noted && move_time(self.key(), deadline),

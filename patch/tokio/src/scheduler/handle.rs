@@ -63,7 +63,7 @@ impl Handle {
         R: Send + 'static,
     {
         let (run, handle) = work(body);
-        self.shared.run_blocking(self, Box::new(run));
+        self.shared.run_blocking(self, run);
         handle
     }
 

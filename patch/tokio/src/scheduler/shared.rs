@@ -178,16 +178,13 @@ impl Shared {
         }
     }
 
-    pub(super) fn run_blocking(&self, handle: &Handle, job: Job) {
+    pub(super) fn run_blocking(&self, handle: &Handle, job: impl FnOnce() + Send + 'static) {
         // A clock that stands must not move while the work is under way.
-        let held = context::is_on_loop_of(self.id).then(clock::hold).flatten();
-        let job: Job = match held {
-            Some(hold) => Box::new(move || {
-                job();
-                drop(hold);
-            }),
-            None => job,
-        };
+        let hold = context::is_on_loop_of(self.id).then(clock::hold).flatten();
+        let job: Job = Box::new(move || {
+            job();
+            drop(hold);
+        });
         let current = handle.clone();
         let enter = move |serve: &mut dyn FnMut()| {
             let _entered = current.enter();

@@ -19,7 +19,7 @@ use crate::task::yield_now;
 #[track_caller]
 pub fn pause() {
     check();
-    assert!(clock::stop(), "time is already frozen");
+    assert!(clock::stop(), "the clock is paused already");
 }
 
 /// Has the clock of the runtime go on from where it stands.
@@ -30,7 +30,7 @@ pub fn pause() {
 #[track_caller]
 pub fn resume() {
     check();
-    assert!(clock::go_on(), "time is not frozen");
+    assert!(clock::go_on(), "the clock is not paused");
 }
 
 /// Moves the clock of the runtime, which stands. Tasks that wait for a time up to then have their
@@ -41,7 +41,7 @@ pub fn resume() {
 /// If the clock goes, and like [`pause`].
 pub async fn advance(duration: Duration) {
     check();
-    assert!(clock::advance(duration), "time is not frozen");
+    assert!(clock::advance(duration), "the clock is not paused");
     // The first turn ends the round of the loop, which then wakes the tasks that are due. The
     // second turn comes after theirs.
     yield_now().await;
@@ -54,8 +54,7 @@ fn check() {
     context::with_current(|handle| {
         assert!(
             handle.runtime_flavor() == RuntimeFlavor::CurrentThread,
-            "`time::pause()` requires the `current_thread` Tokio runtime. This is the default Runtime used by \
-             `#[tokio::test]."
+            "a clock can only be paused in a runtime of the flavor `current_thread`"
         );
         assert!(
             context::is_on_loop_of(handle.id()),

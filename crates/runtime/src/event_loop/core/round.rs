@@ -161,8 +161,8 @@ impl Core {
     #[cold]
     fn prolong(&self) -> bool {
         let is_longer = self.last.get() != self.due.get()
-            && self.clock.is_the_machines()
-            && self.now().elapsed() < SLICE;
+            && !self.clock.stands()
+            && self.clock.at(Instant::now()).saturating_duration_since(self.now()) < SLICE;
         if is_longer {
             let further = self.last.get().wrapping_sub(self.due.get());
             self.last.set(self.last.get().wrapping_add(further.clamp(ROUND, MORE)));
@@ -195,34 +195,30 @@ impl Core {
     fn await_first_event(&self, from: Instant, events: &mut Vec<Event>) -> io::Result<()> {
         let expiry = earlier(self.timers.borrow_mut().next_expiry(), self.gathered.next());
         let mut poller = self.poller.borrow_mut();
-        if !self.clock.is_the_machines() {
-            return self.await_by_own_clock(expiry, &mut **poller, events);
+        if self.clock.stands() {
+            return self.await_without_time(expiry, &mut **poller, events);
         }
         let mut now = from;
         while now - from < self.options.busy_poll {
             poller.wait(Some(Duration::ZERO), events)?;
             now = Instant::now();
-            if !events.is_empty() || expiry.is_some_and(|expiry| expiry <= now) {
+            if !events.is_empty() || expiry.is_some_and(|expiry| expiry <= self.clock.at(now)) {
                 return Ok(());
             }
         }
-        poller.wait(expiry.map(|expiry| expiry.saturating_duration_since(now)), events)
+        let left = expiry.map(|expiry| expiry.saturating_duration_since(self.clock.at(now)));
+        poller.wait(left, events)
     }
 
-    /// Waits like [`await_first_event`](Core::await_first_event), if the clock is not the
-    /// machine's.
+    /// Waits until there is an event. Without one, moves the clock, which stands, to the first
+    /// timer.
     #[cold]
-    fn await_by_own_clock(
+    fn await_without_time(
         &self,
         expiry: Option<Instant>,
         poller: &mut dyn Poller,
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
-        if !self.clock.stands() {
-            let now = self.clock.at(Instant::now());
-            let limit = expiry.map(|expiry| expiry.saturating_duration_since(now));
-            return poller.wait(limit, events);
-        }
         // A ring passes its requests on in the first wait, and the kernel carries them out in the
         // second one.
         for _ in 0..2 {
