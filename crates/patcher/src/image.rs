@@ -19,6 +19,11 @@ impl Segment<'_> {
     fn end(&self) -> u64 {
         self.address + self.bytes.len() as u64
     }
+
+    /// The addresses of the segment.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.address..self.end()
+    }
 }
 
 /// An object: its segments, the address of its function table, and whether it is libc.
@@ -28,13 +33,16 @@ pub struct Image<'a> {
     pub segments: Vec<Segment<'a>>,
     /// The address of the sorted table of functions (`PT_GNU_EH_FRAME`).
     pub functions: Option<u64>,
+    /// The sections that hold code, in order ([`crate::code_sections`]). `None` if the object has
+    /// no section headers.
+    pub code: Option<Vec<Range<u64>>>,
     /// Whether the object belongs to glibc. Glibc passes no vector register across a system call.
     pub is_libc: bool,
 }
 
 impl<'a> Image<'a> {
     /// The bytes from `address` to the end of their segment.
-    pub(crate) fn bytes_at(&self, address: u64) -> Option<&'a [u8]> {
+    pub fn bytes_at(&self, address: u64) -> Option<&'a [u8]> {
         let segment = self
             .segments
             .iter()
@@ -88,6 +96,13 @@ impl<'a> FunctionTable<'a> {
         self.header.wrapping_add_signed(i64::from(i32::from_le_bytes(offset)))
     }
 
+    /// The addresses from the first function to the end of the last one.
+    pub(crate) fn span(&self, image: &Image<'_>) -> Range<u64> {
+        let last = self.entries.len() / ENTRY_BYTES - 1;
+        let length = self.length(image, last).unwrap_or(0);
+        self.start(0)..self.start(last).saturating_add(length)
+    }
+
     /// The function that holds `address`, or the stretch between two functions.
     pub(crate) fn around(
         &self,
@@ -101,15 +116,16 @@ impl<'a> FunctionTable<'a> {
             let middle = low.midpoint(high);
             if self.start(middle) <= address { low = middle + 1 } else { high = middle }
         }
-        let start = if low > 0 { self.start(low - 1).max(within.start) } else { within.start };
         let next = if low < count { self.start(low).min(within.end) } else { within.end };
-        let end = match low.checked_sub(1).and_then(|index| self.length(image, index)) {
-            Some(length) => (start + length).min(next),
+        let Some(index) = low.checked_sub(1) else {
+            return (within.start..next, Place::Between);
+        };
+        let start = self.start(index).max(within.start);
+        let end = match self.length(image, index) {
+            Some(length) => self.start(index).saturating_add(length).clamp(start, next),
             None => next,
         };
-        if start > address || address >= next {
-            (within.clone(), Place::Between)
-        } else if address < end {
+        if address < end {
             (start..end, Place::Function)
         } else {
             // glibc ends the description of clone(2) before its system call.

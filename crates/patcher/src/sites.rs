@@ -73,59 +73,113 @@ const SYSCALL_BYTES: u64 = 2;
 /// The longest stretch without a table of functions that is decoded at a time.
 const SWEEP_BYTES: u64 = 1 << 16;
 
-/// Finds every system-call instruction in the executable segments of `image`.
+/// Finds every system-call instruction in the code of `image`.
 pub fn find_sites(image: &Image<'_>) -> Findings {
     let table = image.function_table();
-    let mut findings = Findings::default();
+    let mut search = Search { image, table: table.as_ref(), findings: Findings::default() };
     for segment in image.segments.iter().filter(|segment| segment.executable) {
-        search_segment(image, segment, table.as_ref(), &mut findings);
+        let code = match (&image.code, search.table) {
+            (Some(sections), _) => sections.clone(),
+            (None, Some(table)) => alloc::vec![table.span(image)],
+            (None, None) => Vec::new(),
+        };
+        let mut from = segment.address;
+        for code in code.iter().map(|code| within(code, &segment.range())) {
+            search.doubtful(segment, &(from..code.start.max(from)));
+            search.code(segment, &code);
+            from = from.max(code.end);
+        }
+        search.doubtful(segment, &(from..segment.range().end));
     }
-    findings
+    search.findings
 }
 
-fn search_segment(
-    image: &Image<'_>,
-    segment: &Segment<'_>,
-    table: Option<&FunctionTable<'_>>,
-    findings: &mut Findings,
-) {
-    let whole = segment.address..segment.address + segment.bytes.len() as u64;
-    let mut function = Function::default();
-    for candidate in candidates(segment) {
-        if !function.range.contains(&candidate) {
-            let (range, place) = match table {
-                Some(table) => table.around(image, candidate, &whole),
-                None => (whole.clone(), Place::Between),
-            };
-            let range = match place {
-                Place::Function => true_start(segment, range),
-                Place::Between if range.end - range.start <= SWEEP_BYTES => {
-                    true_start(segment, range)
+/// The part of `range` that lies within `whole`.
+fn within(range: &Range<u64>, whole: &Range<u64>) -> Range<u64> {
+    let start = range.start.clamp(whole.start, whole.end);
+    start..range.end.clamp(start, whole.end)
+}
+
+struct Search<'a> {
+    image: &'a Image<'a>,
+    table: Option<&'a FunctionTable<'a>>,
+    findings: Findings,
+}
+
+impl Search<'_> {
+    /// Searches a stretch that holds code.
+    fn code(&mut self, segment: &Segment<'_>, stretch: &Range<u64>) {
+        let mut function = Function::default();
+        for candidate in candidates(segment, stretch) {
+            function = self.function_around(segment, stretch, function, candidate);
+            match function.index_of(candidate) {
+                // Data between functions can look like a call. So between functions, a call counts
+                // only if its number is set before it.
+                Some(index)
+                    if function.place == Place::Function
+                        || function.number_before(index).is_some() =>
+                {
+                    match function.site(index, self.image.is_libc) {
+                        Some(site) => self.findings.sites.push(site),
+                        None => self.findings.unpatchable.push(candidate),
+                    }
                 }
-                Place::Between => sweep_around(candidate, &range),
-            };
-            function = Function { place, ..function.decode(segment, range) };
-        }
-        match function.index_of(candidate) {
-            None => findings.false_candidates += 1,
-            // Data between functions can look like a call. So between functions, a call counts only
-            // if its number is set before it.
-            Some(index)
-                if function.place == Place::Between && function.number_before(index).is_none() =>
-            {
-                findings.false_candidates += 1;
+                _ => self.findings.false_candidates += 1,
             }
-            Some(index) => match function.site(index, image.is_libc) {
-                Some(site) => findings.sites.push(site),
-                None => findings.unpatchable.push(candidate),
-            },
         }
+    }
+
+    /// Searches a stretch that is data by all that the object says. A candidate that looks like a
+    /// call all the same may be code or data, so the object cannot be patched.
+    fn doubtful(&mut self, segment: &Segment<'_>, stretch: &Range<u64>) {
+        let mut function = Function::default();
+        for candidate in candidates(segment, stretch) {
+            function = self.function_around(segment, stretch, function, candidate);
+            let undecided = function.index_of(candidate).is_some_and(|index| {
+                let is_data = self.image.code.is_some();
+                function.place == Place::Function
+                    || (!is_data && function.number_before(index).is_some())
+            });
+            if undecided {
+                self.findings.unpatchable.push(candidate);
+            } else {
+                self.findings.false_candidates += 1;
+            }
+        }
+    }
+
+    /// The decoded function that holds `candidate`, which may be the one that held the last.
+    fn function_around<'a>(
+        &self,
+        segment: &Segment<'a>,
+        stretch: &Range<u64>,
+        last: Function<'a>,
+        candidate: u64,
+    ) -> Function<'a> {
+        if last.range.contains(&candidate) {
+            return last;
+        }
+        let (range, place) = match self.table {
+            Some(table) => table.around(self.image, candidate, stretch),
+            None => (stretch.clone(), Place::Between),
+        };
+        let range = match place {
+            Place::Function => true_start(segment, range),
+            Place::Between if range.end - range.start <= SWEEP_BYTES => true_start(segment, range),
+            Place::Between => sweep_around(candidate, &range),
+        };
+        Function { place, ..last.decode(segment, range) }
     }
 }
 
-/// Addresses of the bytes of a `syscall` instruction, anywhere in the segment.
-fn candidates<'a>(segment: &Segment<'a>) -> impl Iterator<Item = u64> + use<'a> {
-    let (address, bytes) = (segment.address, segment.bytes);
+/// Addresses of the bytes of a `syscall` instruction in a stretch of the segment.
+fn candidates<'a>(
+    segment: &Segment<'a>,
+    stretch: &Range<u64>,
+) -> impl Iterator<Item = u64> + use<'a> {
+    let offset = |address: u64| (address - segment.address) as usize;
+    let (address, bytes) =
+        (stretch.start, &segment.bytes[offset(stretch.start)..offset(stretch.end)]);
     let mut from = 0;
     core::iter::from_fn(move || {
         loop {
@@ -343,23 +397,68 @@ fn writes_accumulator(instruction: &Instruction) -> bool {
 mod tests {
     use super::*;
 
-    fn find(bytes: &[u8]) -> Findings {
+    fn image_of(bytes: &[u8], code: Option<Range<u64>>) -> Image<'_> {
         let segment = Segment { address: 0x1000, bytes, executable: true };
-        find_sites(&Image { segments: alloc::vec![segment], functions: None, is_libc: false })
+        let code = code.map(|code| alloc::vec![code]);
+        Image { segments: alloc::vec![segment], code, ..Image::default() }
+    }
+
+    fn find(bytes: &[u8]) -> Findings {
+        find_sites(&image_of(bytes, Some(0x1000..0x1000 + bytes.len() as u64)))
     }
 
     /// Calls [`find`] with a table that lists the code as one function.
     fn find_in_function(bytes: &[u8]) -> Findings {
+        find_beside_function(bytes, 0, bytes.len())
+    }
+
+    /// Calls [`find`] with a table that lists a part of the code as one function, and without
+    /// sections.
+    fn find_beside_function(bytes: &[u8], start: usize, length: usize) -> Findings {
         // A header at 0x2000: version 1, encodings, one entry, for 0x1000, described at 0x2020.
         let mut header = alloc::vec![1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 1, 0, 0, 0];
-        header.extend_from_slice(&(-0x1000i32).to_le_bytes());
+        header.extend_from_slice(&(start as i32 - 0x1000).to_le_bytes());
         header.extend_from_slice(&0x20i32.to_le_bytes());
         header.resize(0x20 + 12, 0);
-        header.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        header.extend_from_slice(&(length as u32).to_le_bytes());
         let code = Segment { address: 0x1000, bytes, executable: true };
         let tables = Segment { address: 0x2000, bytes: &header, executable: false };
         let segments = alloc::vec![code, tables];
-        find_sites(&Image { segments, functions: Some(0x2000), is_libc: false })
+        find_sites(&Image { segments, functions: Some(0x2000), ..Image::default() })
+    }
+
+    /// nop; mov $0x27,%eax; syscall; ret
+    const CALL: [u8; 9] = [0x90, 0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
+
+    #[test]
+    fn what_looks_like_a_call_outside_of_code_is_data() {
+        let bytes = [CALL, CALL, CALL].concat();
+        let middle = 0x1000 + CALL.len() as u64;
+        let findings = find_sites(&image_of(&bytes, Some(middle..middle + CALL.len() as u64)));
+        let [site] = &findings.sites[..] else { panic!("{findings:?}") };
+        assert_eq!(site.range, middle + 1..middle + 8);
+        assert_eq!((findings.false_candidates, findings.unpatchable.len()), (2, 0));
+    }
+
+    #[test]
+    fn without_sections_a_call_beside_the_functions_is_refused() {
+        // Before the first function, in it, and behind the last one.
+        let bytes = [CALL, CALL, CALL].concat();
+        let findings = find_beside_function(&bytes, CALL.len(), CALL.len());
+        assert_eq!(findings.sites.len(), 1);
+        assert_eq!(findings.unpatchable, [0x1006, 0x1006 + 2 * CALL.len() as u64]);
+        // With no table either, nothing is known to be code.
+        let findings = find_sites(&image_of(&CALL, None));
+        assert_eq!((findings.sites.len(), findings.unpatchable), (0, alloc::vec![0x1006]));
+    }
+
+    #[test]
+    fn without_sections_bytes_beside_the_functions_that_set_no_number_are_data() {
+        // An entry of a relocation table: the bytes of the call are followed by others.
+        let data = [0x0f, 0x05, 0, 0, 0, 0, 0, 0, 8];
+        let findings = find_beside_function(&[data, CALL, data].concat(), data.len(), CALL.len());
+        assert_eq!((findings.sites.len(), findings.false_candidates), (1, 2));
+        assert_eq!(findings.unpatchable, []);
     }
 
     #[test]
@@ -440,9 +539,8 @@ mod tests {
     #[test]
     fn in_libc_a_register_counts_if_it_is_read_before_it_is_written() {
         let find = |bytes: &[u8]| {
-            let segment = Segment { address: 0x1000, bytes, executable: true };
-            let segments = alloc::vec![segment];
-            find_sites(&Image { segments, functions: None, is_libc: true }).sites[0].vectors
+            let image = image_of(bytes, Some(0x1000..0x1000 + bytes.len() as u64));
+            find_sites(&Image { is_libc: true, ..image }).sites[0].vectors
         };
         // mov $1,%eax; syscall; movaps %xmm0,(%rsp); ret
         assert!(find(&[0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0x0f, 0x29, 0x04, 0x24, 0xc3]));
@@ -462,12 +560,16 @@ mod tests {
         fn any_bytes_are_survived(
             bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400),
             functions in proptest::option::of(0x1000u64..0x1200),
+            code in proptest::option::of((0xf00u64..0x1200, 0u64..0x200)),
         ) {
-            let segment = Segment { address: 0x1000, bytes: &bytes, executable: true };
-            let image = Image { segments: alloc::vec![segment], functions, is_libc: false };
+            let code = code.map(|(start, length)| start..start + length);
+            let image = Image { functions, ..image_of(&bytes, code.clone()) };
             for site in find_sites(&image).sites {
                 assert!(site.range.end - site.range.start >= JUMP_BYTES);
                 assert!(site.range.contains(&site.syscall));
+                if let Some(code) = &code {
+                    assert!(code.start <= site.range.start && site.range.end <= code.end);
+                }
             }
         }
     }

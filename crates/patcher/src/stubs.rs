@@ -133,11 +133,17 @@ mod tests {
 
     const ENTRIES: Entries = Entries { general: 0x1111, vectors: 0x2222 };
 
+    fn image_of(bytes: &[u8]) -> Image<'_> {
+        let segment = Segment { address: 0x10_1000, bytes, executable: true };
+        let code = 0x10_1000..0x10_1000 + bytes.len() as u64;
+        let (segments, code) = (alloc::vec![segment], Some(alloc::vec![code]));
+        Image { segments, code, ..Image::default() }
+    }
+
     #[test]
     fn a_number_site_jumps_to_its_stub_and_back() {
         let bytes = [0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
-        let segment = Segment { address: 0x10_1000, bytes: &bytes, executable: true };
-        let image = Image { segments: alloc::vec![segment], functions: None, is_libc: false };
+        let image = image_of(&bytes);
         let sites = find_sites(&image).sites;
         let patch = patch(&image, &sites, 0x20_0000, ENTRIES).expect("near enough");
         let (address, text) = &patch.writes[0];
@@ -158,9 +164,7 @@ mod tests {
     fn an_operand_relative_to_its_instruction_refers_to_the_same_place() {
         // mov $1,%eax; nop; lea 0x10(%rip),%rdi; syscall
         let bytes = [0xb8, 1, 0, 0, 0, 0x90, 0x48, 0x8d, 0x3d, 0x10, 0, 0, 0, 0x0f, 0x05];
-        let segment = Segment { address: 0x10_1000, bytes: &bytes, executable: true };
-        let segments = alloc::vec![segment];
-        let image = Image { segments, functions: None, is_libc: false };
+        let image = image_of(&bytes);
         let sites = find_sites(&image).sites;
         let patch = patch(&image, &sites, 0x20_0000, ENTRIES).expect("near enough");
         let stub = &patch.stubs[THUNK_BYTES..];
@@ -172,8 +176,7 @@ mod tests {
     #[test]
     fn too_far_is_refused() {
         let bytes = [0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
-        let segment = Segment { address: 0x10_1000, bytes: &bytes, executable: true };
-        let image = Image { segments: alloc::vec![segment], functions: None, is_libc: false };
+        let image = image_of(&bytes);
         let sites = find_sites(&image).sites;
         assert_eq!(patch(&image, &sites, 0x1_0000_0000, ENTRIES), None);
     }

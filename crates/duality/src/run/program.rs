@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use duality_patcher::{Image, Segment, find_sites};
+use duality_patcher::{Image, Segment, code_sections, find_sites};
 use object::Endianness;
 use object::elf::{
     EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD, SHN_UNDEF, SHT_DYNSYM,
@@ -148,6 +148,7 @@ pub(crate) fn search(path: &Path) -> Result<Finding, String> {
             _ => {}
         }
     }
+    image.code = code_sections(&bytes, 0);
     let findings = find_sites(&image);
     let unpatchable = findings.unpatchable;
     Ok(Finding { object: path.to_path_buf(), calls: findings.sites.len(), unpatchable })

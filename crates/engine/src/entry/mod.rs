@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   start ─▶ settings, patching             once: the objects of the process get their jumps
+//!                      object_file          what an object's file tells: segments, sections
 //!   a patched `syscall` ─▶ assembly ─▶ dispatch ─▶ table ─▶ a function of `calls`
 //!                          frame, vectors   the registers; seccomp: calls that a filter traps
 //! ```
@@ -12,6 +13,7 @@
 pub(crate) mod assembly;
 pub(crate) mod dispatch;
 pub(crate) mod frame;
+pub(crate) mod object_file;
 pub(crate) mod patching;
 pub(crate) mod seccomp;
 pub(crate) mod settings;

@@ -13,13 +13,16 @@ use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
 
-use duality_patcher::{Entries, Image, MAX_STUB_BYTES, Segment, THUNK_BYTES, find_sites, patch};
-use libc::{Elf64_Ehdr, Elf64_Phdr};
+use duality_patcher::{
+    Entries, Image, MAX_STUB_BYTES, Segment, Site, THUNK_BYTES, find_sites, patch,
+};
+use libc::Elf64_Phdr;
 
 use crate::entry::frame::{duality_entry, duality_entry_vectors};
+use crate::entry::object_file::{ObjectFile, Opened};
 use crate::entry::vectors::measure_vector_state;
-use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, failed, sys};
+use crate::kernel::user;
 use crate::show::loaded_objects;
 use crate::show::stats;
 
@@ -79,18 +82,62 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
     // SAFETY: promised by the caller.
     let headers = unsafe { core::slice::from_raw_parts(object.headers, usize::from(object.count)) };
     // SAFETY: as above.
-    let name = unsafe { CStr::from_ptr(object.name) }.to_bytes();
-    let mut image = Image::default();
+    let name = unsafe { CStr::from_ptr(object.name) };
+    let base = object.base as u64;
+    if name.to_bytes().starts_with(b"linux-vdso") || is_own(headers, base) {
+        return Ok(());
+    }
+    let is_libc = is_libc(name.to_bytes());
+    // SAFETY: promised by the caller.
+    let loaded = Image { is_libc, ..unsafe { image_in_memory(headers, base) } };
+    let is_program = name.is_empty();
+    let shown = if is_program { loaded_objects::PROGRAM } else { name.to_bytes() };
+    loaded_objects::remember(&loaded, shown, base);
+    let file = Opened::at(if is_program { c"/proc/self/exe" } else { name });
+    let view = file.as_ref().and_then(|file| file.view());
+    // The path may lead to another file by now.
+    let view = view.as_ref().filter(|view| view.headers().is_some_and(|own| same(own, headers)));
+    let result = match view.and_then(|view| view.image(base, |_| true)) {
+        Some(image) => match search_and_replace(&Image { is_libc, ..image.clone() }) {
+            // The text is not as in the file: a debugger or a relocation has changed it.
+            Err(_) => search_and_replace(&Image { code: image.code, ..loaded }),
+            done => done,
+        },
+        None => search_and_replace(&loaded),
+    };
+    result.map_err(|address| Unpatchable { object: name.to_bytes().to_vec(), address })
+}
+
+/// Whether the object is the engine.
+fn is_own(headers: &[Elf64_Phdr], base: u64) -> bool {
     let own = duality_entry as *const () as u64;
+    headers.iter().any(|header| {
+        let address = base.wrapping_add(header.p_vaddr);
+        header.p_type == libc::PT_LOAD && (address..address + header.p_memsz).contains(&own)
+    })
+}
+
+fn same(one: &[Elf64_Phdr], other: &[Elf64_Phdr]) -> bool {
+    let key = |header: &Elf64_Phdr| {
+        let Elf64_Phdr { p_type, p_flags, p_offset, p_vaddr, p_filesz, p_memsz, .. } = *header;
+        (p_type, p_flags, p_offset, p_vaddr, p_filesz, p_memsz)
+    };
+    one.iter().map(key).eq(other.iter().map(key))
+}
+
+/// The object as it stands in memory, where the sections are not known.
+///
+/// # Safety
+///
+/// The object is loaded at `base` as its program headers say.
+unsafe fn image_in_memory(headers: &[Elf64_Phdr], base: u64) -> Image<'static> {
+    let mut image = Image::default();
     for header in headers {
-        let address = (object.base as u64).wrapping_add(header.p_vaddr);
+        let address = base.wrapping_add(header.p_vaddr);
         match header.p_type {
             libc::PT_LOAD if header.p_flags & libc::PF_R != 0 => {
-                if (address..address + header.p_memsz).contains(&own) {
-                    return Ok(());
-                }
                 let length = header.p_memsz as usize;
-                // SAFETY: as above.
+                // SAFETY: promised by the caller.
                 let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, length) };
                 let executable = header.p_flags & libc::PF_X != 0;
                 image.segments.push(Segment { address, bytes, executable });
@@ -99,13 +146,7 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
             _ => {}
         }
     }
-    if name.starts_with(b"linux-vdso") {
-        return Ok(());
-    }
-    image.is_libc = is_libc(name);
-    let shown = if name.is_empty() { loaded_objects::PROGRAM } else { name };
-    loaded_objects::remember(&image, shown, object.base as u64);
-    apply(&image, name)
+    image
 }
 
 fn is_libc(path: &[u8]) -> bool {
@@ -113,36 +154,47 @@ fn is_libc(path: &[u8]) -> bool {
     name == b"libc.so.6" || name.starts_with(b"ld-linux") || name.starts_with(b"libpthread.so")
 }
 
-/// Finds the sites of `image` and patches them.
-fn apply(image: &Image<'_>, name: &[u8]) -> Result<(), Unpatchable> {
+/// Finds the sites of `image` and patches them. The error is the address of a site that cannot be
+/// patched.
+fn search_and_replace(image: &Image<'_>) -> Result<(), u64> {
     let findings = find_sites(image);
-    if let Some(&address) = findings.unpatchable.first() {
-        return Err(Unpatchable { object: name.to_vec(), address });
+    match findings.unpatchable.first() {
+        Some(&address) => Err(address),
+        None => replace(image, &findings.sites),
     }
-    if findings.sites.is_empty() {
-        return Ok(());
-    }
-    stats::SITES.add_unlocked(findings.sites.len() as u64);
-    if findings.sites.iter().any(|site| site.vectors) {
-        measure_vector_state();
-    }
-    let first = findings.sites[0].syscall;
-    let failure = || Unpatchable { object: name.to_vec(), address: first };
-    let room = THUNK_BYTES + findings.sites.len() * MAX_STUB_BYTES;
+}
+
+/// Patches the sites of `image` in memory. The error is the address of the first site. The memory
+/// is then as it was.
+fn replace(image: &Image<'_>, sites: &[Site]) -> Result<(), u64> {
+    let Some(first) = sites.first() else { return Ok(()) };
+    let failure = first.syscall;
+    let room = THUNK_BYTES + sites.len() * MAX_STUB_BYTES;
     let room = room.next_multiple_of(PAGE as usize);
-    let base = reserve_near(first as usize, room).ok_or_else(failure)?;
+    let base = reserve_near(failure as usize, room).ok_or(failure)?;
     let entries = Entries {
         general: duality_entry as *const () as u64,
         vectors: duality_entry_vectors as *const () as u64,
     };
-    let patch = patch(image, &findings.sites, base as u64, entries).ok_or_else(failure)?;
-    let file = sys!(SYS_memfd_create, c"duality-text", libc::MFD_CLOEXEC);
-    if failed(file) {
-        return Err(failure());
+    let done = patch(image, sites, base as u64, entries).and_then(|patch| {
+        let file = sys!(SYS_memfd_create, c"duality-text", libc::MFD_CLOEXEC);
+        if failed(file) {
+            return None;
+        }
+        let done = sys::with_large_files(|| write_and_map(file, image, &patch, base, room));
+        sys!(SYS_close, file);
+        done
+    });
+    if done.is_none() {
+        // SAFETY: reserved above, and no stub has been mapped there.
+        unsafe { sys::unmap(base, room) };
+        return Err(failure);
     }
-    let done = sys::with_large_files(|| write_and_map(file, image, &patch, base, room));
-    sys!(SYS_close, file);
-    done.ok_or_else(failure)
+    stats::SITES.add_unlocked(sites.len() as u64);
+    if sites.iter().any(|site| site.vectors) {
+        measure_vector_state();
+    }
+    Ok(())
 }
 
 fn write_and_map(
@@ -154,15 +206,15 @@ fn write_and_map(
 ) -> Option<()> {
     let mut pages = Pages { list: Vec::new() };
     for (address, bytes) in &patch.writes {
-        pages.write(text, *address, bytes)?;
+        pages.replace(*address, text.bytes_at(*address)?.get(..bytes.len())?, bytes)?;
     }
     // The stubs come first in the file, then the pages.
     write_all(file, &patch.stubs, 0)?;
     sys!(SYS_ftruncate, file, room as u64 + pages.list.len() as u64 * PAGE);
-    map_over(file, base, room, 0)?;
     for (index, (_, page)) in pages.list.iter().enumerate() {
         write_all(file, page, room as u64 + index as u64 * PAGE)?;
     }
+    map_over(file, base, room, 0)?;
     // Neighbouring pages become one mapping.
     let mut index = 0;
     while index < pages.list.len() {
@@ -186,32 +238,25 @@ struct Pages {
 }
 
 impl Pages {
-    fn write(&mut self, text: &Image<'_>, address: u64, bytes: &[u8]) -> Option<()> {
-        for (index, &byte) in bytes.iter().enumerate() {
+    /// Replaces bytes, which must be in memory as the search has found them.
+    fn replace(&mut self, address: u64, found: &[u8], bytes: &[u8]) -> Option<()> {
+        for (index, (&found, &byte)) in found.iter().zip(bytes).enumerate() {
             let at = address + index as u64;
-            let page = self.page(text, at & !(PAGE - 1))?;
-            page[(at % PAGE) as usize] = byte;
+            let place = &mut self.page(at & !(PAGE - 1))?[(at % PAGE) as usize];
+            if *place != found {
+                return None;
+            }
+            *place = byte;
         }
         Some(())
     }
 
-    fn page(&mut self, text: &Image<'_>, address: u64) -> Option<&mut Vec<u8>> {
+    fn page(&mut self, address: u64) -> Option<&mut Vec<u8>> {
         let index = match self.list.binary_search_by_key(&address, |page| page.0) {
             Ok(index) => index,
             Err(index) => {
                 let mut page = alloc::vec![0; PAGE as usize];
-                let segment = text.segments.iter().find(|segment| {
-                    let end = segment.address + segment.bytes.len() as u64;
-                    segment.executable && address < end && segment.address < address + PAGE
-                })?;
-                // A segment may begin or end inside the page, and the rest of the page is padding.
-                let end = segment.address + segment.bytes.len() as u64;
-                let from = address.max(segment.address);
-                let to = (address + PAGE).min(end);
-                let part = &segment.bytes
-                    [(from - segment.address) as usize..(to - segment.address) as usize];
-                let at = (from - address) as usize;
-                page[at..at + part.len()].copy_from_slice(part);
+                user::read_slice(address as usize, &mut page).ok()?;
                 self.list.insert(index, (address, page));
                 index
             }
@@ -255,31 +300,10 @@ fn reserve_near(text: usize, length: usize) -> Option<usize> {
 }
 
 /// Patches code that the program has mapped from a file just now: dlopen(3).
-pub(crate) fn patch_mapped(file: i32, mapped: Range<usize>, offset: u64) {
-    let mut status: libc::stat = zeroed();
-    if failed(sys!(SYS_fstat, file, &mut status)) || status.st_size < 64 {
-        return;
-    }
-    let length = status.st_size as usize;
-    let view = sys::map_file(length, libc::PROT_READ, libc::MAP_PRIVATE, file, 0);
-    let Some(view) = view else { return };
-    // SAFETY: mapped just now; the file is code that is about to be executed, and is not being
-    // written.
-    let bytes = unsafe { core::slice::from_raw_parts(view as *const u8, length) };
-    if let Err(site) = patch_from_file(file, bytes, &mapped, offset) {
-        crate::show::report::unpatchable(&site.object, site.address);
-    }
-    // SAFETY: the memory was mapped above, and its content is no longer used.
-    unsafe { sys::unmap(view, length) };
-}
-
-fn patch_from_file(
-    file: i32,
-    bytes: &[u8],
-    mapped: &Range<usize>,
-    offset: u64,
-) -> Result<(), Unpatchable> {
-    let Some(headers) = headers_of_file(bytes) else { return Ok(()) };
+pub(crate) fn patch_mapped(number: i32, mapped: Range<usize>, offset: u64) {
+    let Some(file) = ObjectFile::of(number) else { return };
+    let Some(view) = file.view() else { return };
+    let Some(headers) = view.headers() else { return };
     // The object's base, from the segment that has been mapped.
     let Some(text) = headers.iter().find(|header| {
         header.p_type == libc::PT_LOAD
@@ -287,27 +311,17 @@ fn patch_from_file(
             && header.p_offset & !(PAGE - 1) <= offset
             && offset < header.p_offset + header.p_filesz
     }) else {
-        return Ok(());
+        return;
     };
     let base = (mapped.start as u64)
         .wrapping_sub(offset)
         .wrapping_add(text.p_offset)
         .wrapping_sub(text.p_vaddr);
-    let mut image = Image::default();
-    for header in headers {
-        let address = base.wrapping_add(header.p_vaddr);
-        let in_file = header.p_offset as usize..(header.p_offset + header.p_filesz) as usize;
-        match (header.p_type, bytes.get(in_file)) {
-            (libc::PT_LOAD, Some(part)) => {
-                let executable = core::ptr::eq(header, text);
-                image.segments.push(Segment { address, bytes: part, executable });
-            }
-            (libc::PT_GNU_EH_FRAME, _) => image.functions = Some(address),
-            _ => {}
-        }
+    let Some(image) = view.image(base, |header| core::ptr::eq(header, text)) else { return };
+    loaded_objects::remember(&image, &path_of(number), base);
+    if let Err(address) = search_and_replace(&image) {
+        crate::show::report::unpatchable(b"a library that was loaded later", address);
     }
-    loaded_objects::remember(&image, &path_of(file), base);
-    apply(&image, b"a library that was loaded later")
 }
 
 /// The path that a descriptor was opened with, as far as the kernel knows.
@@ -330,28 +344,6 @@ fn path_of(file: i32) -> Vec<u8> {
     let length = sys!(SYS_readlink, &link[..], &mut path[..], room);
     path.truncate(length.max(0) as usize);
     path
-}
-
-/// The program headers of an ELF file for this machine.
-fn headers_of_file(bytes: &[u8]) -> Option<&[Elf64_Phdr]> {
-    const X86_64: u16 = 62;
-    if !bytes.starts_with(b"\x7fELF\x02\x01") || bytes.len() < size_of::<Elf64_Ehdr>() {
-        return None;
-    }
-    // SAFETY: long enough, aligned as every mapping, and plain integers.
-    let header = unsafe { &*bytes.as_ptr().cast::<Elf64_Ehdr>() };
-    let size = usize::from(header.e_phnum) * size_of::<Elf64_Phdr>();
-    let start = header.e_phoff as usize;
-    if header.e_machine != X86_64
-        || !start.is_multiple_of(8)
-        || start.checked_add(size)? > bytes.len()
-    {
-        return None;
-    }
-    // SAFETY: inside the file, aligned, and plain integers.
-    Some(unsafe {
-        core::slice::from_raw_parts(bytes.as_ptr().add(start).cast(), usize::from(header.e_phnum))
-    })
 }
 
 /// Prints a message to standard error: no other report is possible before the program has started.
