@@ -130,8 +130,8 @@ global_asm!(
     ".globl duality_worker_start", ".hidden duality_worker_start",
     "duality_worker_start:", "xor %ebp, %ebp", "call {worker_loop}", "ud2",
 
-    // A thread that was stopped in the middle of its own code comes here on the frame of a signal.
-    // When it is its turn again, it returns from that frame.
+    // A thread that was stopped in the middle of its own code comes here with the frame of a signal
+    // on a stack of the engine. When it is its turn again, it returns from that frame.
     ".globl duality_preempted", ".hidden duality_preempted",
     "duality_preempted:",
     "add $8, %rsp",
@@ -144,7 +144,10 @@ global_asm!(
     "mov %rsp, %rbx",
     "mov %rsp, %rdi",
     // If the context is to enter a handler, the handler's frame may lie beneath the context on the
-    // same stack. The engine executes beneath both.
+    // same stack. The engine executes beneath both. A context that links to itself is on a stack of
+    // the engine, and shares it with nothing.
+    "cmp %rsp, {context_link}(%rsp)",
+    "je 7f",
     "mov %rsp, %rax",
     "sub {context_rsp}(%rsp), %rax",
     "cmp ${same_stack}, %rax",
@@ -218,6 +221,7 @@ global_asm!(
     resume = sym crate::entry::dispatch::resume,
     context_mask = const crate::signals::context::MASK_OFFSET,
     context_rsp = const crate::signals::context::STACK_POINTER_OFFSET,
+    context_link = const crate::signals::context::LINK_OFFSET,
     same_stack = const crate::signals::context::SAME_STACK,
     red_zone = const crate::signals::context::RED_ZONE,
     in_engine = const crate::schedule::worker::IN_ENGINE_OFFSET,

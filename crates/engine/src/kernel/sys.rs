@@ -167,6 +167,7 @@ pub(crate) const EBADF: isize = error(libc::EBADF);
 pub(crate) const EFAULT: isize = error(libc::EFAULT);
 pub(crate) const EINTR: isize = error(libc::EINTR);
 pub(crate) const EINVAL: isize = error(libc::EINVAL);
+pub(crate) const ENOMEM: isize = error(libc::ENOMEM);
 pub(crate) const ENOSYS: isize = error(libc::ENOSYS);
 pub(crate) const ESRCH: isize = error(libc::ESRCH);
 pub(crate) const ETIMEDOUT: isize = error(libc::ETIMEDOUT);

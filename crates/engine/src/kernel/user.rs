@@ -10,7 +10,7 @@ use crate::entry::frame::{
     duality_user_fault, duality_user_load,
 };
 use crate::kernel::plain::Plain;
-use crate::kernel::sys::{EFAULT, failed, sys};
+use crate::kernel::sys::EFAULT;
 
 /// The upper end of the addresses that a program has.
 const END: usize = 1 << 47;
@@ -124,28 +124,6 @@ pub(crate) fn copy(to: usize, from: usize, length: usize) -> Result<(), isize> {
     // SAFETY: a fault at either address is caught.
     let fault = unsafe { duality_user_copy(to as *mut u8, from as *const u8, length) };
     if fault == 0 { Ok(()) } else { Err(EFAULT) }
-}
-
-/// Asks the kernel whether bytes can be written, for code that blocks the signals of faults. Some
-/// of the bytes change.
-///
-/// # Errors
-///
-/// `EFAULT`
-pub(crate) fn probe_for_writing(address: usize, length: usize) -> Result<(), isize> {
-    const PAGE: usize = 4096;
-    const WORD: usize = size_of::<u64>();
-    check(address, length)?;
-    let end = address + length;
-    let pages = (address & !(PAGE - 1)..end).step_by(PAGE);
-    for place in pages.map(|page| page.max(address).min(end - WORD)) {
-        // The call blocks no signal, and writes the present mask there.
-        let written = sys!(SYS_rt_sigprocmask, 0, 0, place, WORD);
-        if failed(written) {
-            return Err(written);
-        }
-    }
-    Ok(())
 }
 
 /// The address at which an access to the program's memory goes on after a fault at the instruction

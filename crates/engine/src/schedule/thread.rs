@@ -9,6 +9,7 @@ use crate::kernel::cells::{Own, Relaxed, UnderLock};
 use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::{Guarded, Held, Locked};
 use crate::kernel::sys;
+use crate::schedule::aside::Aside;
 use crate::schedule::task::TaskRef;
 use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
 
@@ -61,6 +62,8 @@ pub(crate) struct Thread {
     pub(crate) pending_bits: AtomicU64,
     pub(crate) pending: Guarded<Vec<Pending>>,
     pub(crate) alternate_stack: Own<libc::stack_t>,
+    /// Where the engine executes for the thread, if it interrupts the thread in its own code.
+    pub(crate) aside: Aside,
     /// The lower end of the thread's stack, if the thread's maker said where that is.
     pub(crate) stack_end: Own<usize>,
     /// The place where the thread left its own code, for debuggers. This is the address of its
@@ -104,6 +107,7 @@ impl Thread {
             pending_bits: AtomicU64::new(0),
             pending: Guarded::new(Vec::new()),
             alternate_stack: Own::new(NO_STACK),
+            aside: Aside::new(),
             stack_end: Own::new(0),
             place: Relaxed::new(AtomicUsize::new(0)),
             call: Relaxed::new(AtomicU32::new(0)),
@@ -296,6 +300,7 @@ pub(crate) fn create(locked: &mut Locked) -> Option<ThreadRef> {
 /// Forgets a thread that has ended; its place can be used again.
 pub(crate) fn remove(locked: &mut Locked, thread: ThreadRef) {
     thread.pending.of(locked).clear();
+    thread.aside.give_back();
     let (threads, held) = THREADS.with_cells(locked);
     threads.remove(held, thread);
 }

@@ -9,6 +9,7 @@ use crate::entry::frame::{Frame, duality_resume};
 use crate::signals::disposition::{Action, SA_ONSTACK};
 
 use crate::kernel::plain::{Plain, zeroed};
+use crate::kernel::sys::ENOMEM;
 use crate::kernel::user;
 use crate::schedule::thread::Thread;
 
@@ -56,6 +57,7 @@ unsafe impl Plain for Context {}
 /// Offsets that the entry knows.
 pub(crate) const MASK_OFFSET: usize = core::mem::offset_of!(Context, mask);
 pub(crate) const STACK_POINTER_OFFSET: usize = core::mem::offset_of!(Context, rsp);
+pub(crate) const LINK_OFFSET: usize = core::mem::offset_of!(Context, link);
 /// A stack pointer that lies at most this many bytes beneath a context is on the same stack.
 pub(crate) const SAME_STACK: usize = 64 << 10;
 
@@ -193,6 +195,7 @@ impl Context {
             (vectors, frame_below(vectors))
         };
         let mut saved = *self;
+        saved.link = 0;
         saved.vectors = vectors;
         saved.mask = delivery.mask;
         saved.stack = thread.alternate_stack.get();
@@ -249,28 +252,35 @@ impl Context {
         Ok(place)
     }
 
-    /// Moves the context to the stack that it belongs to, in a form that `sigreturn` goes on with.
-    /// Makes this context go on at `entry`, with the new frame on top of its stack. The handler of
-    /// signals calls this function, for a context that the kernel has made.
+    /// Moves the context to the thread's stack for this purpose, in a form that `sigreturn` goes on
+    /// with. Makes this context go on at `entry`, with the new frame on top of that stack. The
+    /// handler of signals calls this function, for a context that the kernel has made.
     ///
     /// # Errors
     ///
-    /// The stack has no room, and the context is as it was.
-    pub(crate) fn set_aside(&mut self, entry: unsafe extern "C" fn()) -> Result<(), isize> {
+    /// There is no memory, and the context is as it was.
+    pub(crate) fn set_aside(
+        &mut self,
+        thread: &Thread,
+        entry: unsafe extern "C" fn(),
+    ) -> Result<(), isize> {
         let bytes = self.vector_bytes()?;
-        let top = self.rsp - RED_ZONE;
-        let vectors = if self.vectors == 0 { 0 } else { place_of_vectors(top, bytes) };
+        let top = thread.aside.top(bytes as usize).ok_or(ENOMEM)? as u64;
+        let vectors = self.copy_vectors(top, bytes)?;
         let place = frame_below(if vectors == 0 { top } else { vectors });
-        // The handler blocks the signals of faults, so a faulting copy would end the process.
-        user::probe_for_writing(place as usize, (top - place) as usize)?;
-        self.copy_vectors(top, bytes)?;
-        let saved = Self { vectors, ..*self };
-        let to = place as usize + CONTEXT_OFFSET as usize;
-        user::write_bytes(to, (&raw const saved).cast(), size_of::<Self>())?;
+        let to = place + CONTEXT_OFFSET;
+        let saved = Self { vectors, link: to, ..*self };
+        user::write_bytes(to as usize, (&raw const saved).cast(), size_of::<Self>())?;
         self.rip = entry as *const () as u64;
         self.rsp = place;
         self.rflags &= !0x500;
         Ok(())
+    }
+
+    /// Whether the context was set aside. It links to itself: a copy of it on a stack of the
+    /// program does not.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.link == &raw const *self as u64
     }
 }
 

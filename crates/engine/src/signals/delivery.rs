@@ -64,12 +64,13 @@ pub(crate) fn deliver_on_context(context: &mut Context) -> bool {
     const ROOM: u64 = 6 << 10;
     let mut locked = lock();
     assign_held(&mut locked);
-    if room(current(), stack_pointer()) < ROOM {
+    if !context.is_aside() && room(current(), stack_pointer()) < ROOM {
         // The thread's next call delivers the signal, which takes less room on the stack.
         return false;
     }
     let Some(next) = next_delivery(&mut locked) else { return false };
-    deliver(locked, context, &next, Beneath::Frame);
+    let beneath = if context.is_aside() { Beneath::Nothing } else { Beneath::Frame };
+    deliver(locked, context, &next, beneath);
     true
 }
 

@@ -26,7 +26,7 @@ use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::{self, SIGNAL_CAME, current, set_in_engine, worker};
 use crate::show::report;
 use crate::show::stats;
-use crate::signals::context::{Beneath, Context, Delivery, room};
+use crate::signals::context::{Beneath, Context, Delivery};
 use crate::signals::disposition::{
     Action, FIRST_QUEUED, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, RECALL_VALUE, SA_RESTORER,
     SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit,
@@ -223,10 +223,6 @@ pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     timers.push((timer, thread));
 }
 
-/// The stack that the engine needs on a thread that is interrupted in its own code. With less room,
-/// the engine looks at the signal when the thread makes its next call.
-const ROOM: u64 = 8 << 10;
-
 /// The handler that the kernel calls for every signal.
 pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, context: &mut Context) {
     if number == HELPER_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == HELPER_VALUE {
@@ -274,10 +270,11 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
         }
         return;
     }
-    // The program was executing, so the engine handles the signal on the thread's own stack.
+    // The program was executing, so the engine handles the signal for the thread. The memory beneath
+    // the thread's stack pointer is the program's: see `schedule/aside.rs`.
     if is_resuming(context.rip as usize) {
         context.rip = duality_resume as *const () as u64;
-    } else if room(current(), context.rsp) < ROOM || context.set_aside(duality_preempted).is_err() {
+    } else if context.set_aside(current(), duality_preempted).is_err() {
         return;
     }
     set_in_engine(true);
