@@ -183,6 +183,8 @@
 #![warn(missing_debug_implementations)]
 
 #[cfg(feature = "tool")]
+mod cache;
+#[cfg(feature = "tool")]
 mod catalogue;
 #[cfg(feature = "tool")]
 mod cc;

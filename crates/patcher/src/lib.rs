@@ -32,3 +32,24 @@ pub use image::{Image, Segment};
 pub use sections::code_sections;
 pub use sites::{Findings, Kind, Relative, Site, find_sites};
 pub use stubs::{Entries, MAX_STUB_BYTES, Patch, THUNK_BYTES, patch};
+
+/// Changes with the code that finds sites, so that what an older patcher found is not used.
+pub const SEARCH: u64 = {
+    const SOURCES: [&[u8]; 4] = [
+        include_bytes!("image.rs"),
+        include_bytes!("liveness.rs"),
+        include_bytes!("sections.rs"),
+        include_bytes!("sites.rs"),
+    ];
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    let mut source = 0;
+    while source < SOURCES.len() {
+        let mut at = 0;
+        while at < SOURCES[source].len() {
+            hash = (hash ^ SOURCES[source][at] as u64).wrapping_mul(0x0100_0000_01b3);
+            at += 1;
+        }
+        source += 1;
+    }
+    hash
+};

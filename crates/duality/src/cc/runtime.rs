@@ -198,9 +198,7 @@ fn made_once(
 
 /// The folder of the cache, if the user has a cache folder.
 pub(super) fn cache() -> Option<PathBuf> {
-    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
-    let cache = base.map(PathBuf::from).or_else(home)?.join("duality");
+    let cache = crate::cache::folder()?;
     fs::create_dir_all(&cache).ok()?;
     // A folder may exist and not be writable.
     tempfile::tempfile_in(&cache).ok().map(|_| cache)

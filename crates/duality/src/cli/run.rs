@@ -75,6 +75,9 @@ pub(super) struct Arguments {
     /// unless the program handles it
     #[arg(long, value_name = "SIGNAL", value_parser = parse_signal, env = "DUALITY_RUN_DUMP_SIGNAL")]
     dump_signal: Option<i32>,
+    /// Search libraries for system calls anew, and keep nothing in the cache folder
+    #[arg(long, env = "DUALITY_RUN_NO_CACHE")]
+    no_cache: bool,
     /// The program and its arguments
     #[arg(
         required_unless_present = "gdb_script",
@@ -137,6 +140,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         poller: arguments.poller,
         children: arguments.children,
         dump_signal: arguments.dump_signal,
+        cache: (!arguments.no_cache).then(run::cache).flatten(),
     };
     let error = run::exec(name, rest, &settings);
     let text = format!("{}: {error}", name.display());

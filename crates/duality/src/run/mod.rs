@@ -9,8 +9,10 @@ mod program;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,6 +58,25 @@ pub(crate) struct Settings {
     pub(crate) children: bool,
     /// List all threads on this signal.
     pub(crate) dump_signal: Option<i32>,
+    /// The folder where the engine keeps the places of system calls, if it may.
+    pub(crate) cache: Option<PathBuf>,
+}
+
+/// The folder where the engine keeps the places of system calls in libraries. `None` if the folder
+/// cannot be made, or if another user can write into it.
+pub(crate) fn cache() -> Option<PathBuf> {
+    const OTHERS_WRITE: u32 = 0o022;
+    let folder = crate::cache::folder()?.join("sites");
+    let status = fs::metadata(&folder).or_else(|_| {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        fs::metadata(&folder)
+    });
+    let status = status.ok().filter(fs::Metadata::is_dir)?;
+    let is_own =
+        status.uid() == rustix::process::geteuid().as_raw() && status.mode() & OTHERS_WRITE == 0;
+    // A colon separates the settings of the engine.
+    let fits = folder.is_absolute() && !folder.as_os_str().as_encoded_bytes().contains(&b':');
+    (is_own && fits).then_some(folder)
 }
 
 /// Becomes the program, on the engine. Returns only if execve(2) fails.
@@ -96,7 +117,7 @@ fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
         setrlimit(Resource::Stack, Rlimit { current: Some(size), maximum: limit.maximum })?;
     }
     let mut variable = OsString::from(format!(
-        "fd={}:cores={}:uring={}:tick={}:stats={}:stall={}:children={}:signal={}:stack={stack_before}:preload=",
+        "fd={}:cores={}:uring={}:tick={}:stats={}:stall={}:children={}:signal={}:stack={stack_before}",
         library.as_raw_fd(),
         settings.cores,
         u8::from(settings.poller == Poller::Uring),
@@ -106,6 +127,11 @@ fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
         u8::from(settings.children),
         settings.dump_signal.unwrap_or(0),
     ));
+    if let Some(folder) = &settings.cache {
+        variable.push(":cache=");
+        variable.push(folder);
+    }
+    variable.push(":preload=");
     variable.push(env::var_os("LD_PRELOAD").unwrap_or_default());
     Ok((library, variable))
 }

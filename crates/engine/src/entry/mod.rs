@@ -4,6 +4,7 @@
 //! ```text
 //!   start ─▶ settings, patching             once: the objects of the process get their jumps
 //!                      object_file          what an object's file tells: segments, sections
+//!                      site_cache           where the calls of libraries are, from the last run
 //!   a patched `syscall` ─▶ assembly ─▶ dispatch ─▶ table ─▶ a function of `calls`
 //!                          frame, vectors   the registers; seccomp: calls that a filter traps
 //! ```
@@ -17,6 +18,7 @@ pub(crate) mod object_file;
 pub(crate) mod patching;
 pub(crate) mod seccomp;
 pub(crate) mod settings;
+pub(crate) mod site_cache;
 pub(crate) mod start;
 pub(crate) mod table;
 pub(crate) mod vectors;

@@ -20,6 +20,7 @@ use libc::Elf64_Phdr;
 
 use crate::entry::frame::{duality_entry, duality_entry_vectors};
 use crate::entry::object_file::{ObjectFile, Opened};
+use crate::entry::site_cache::Key;
 use crate::entry::vectors::measure_vector_state;
 use crate::kernel::sys::{self, failed, sys};
 use crate::kernel::user;
@@ -94,16 +95,24 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
     let shown = if is_program { loaded_objects::PROGRAM } else { name.to_bytes() };
     loaded_objects::remember(&loaded, shown, base);
     let file = Opened::at(if is_program { c"/proc/self/exe" } else { name });
+    let key = file.as_ref().and_then(|file| Key::new(&loaded, headers, base, &file.status));
+    let kept = key.as_ref().and_then(|key| key.load(&loaded, base));
+    if kept.is_some_and(|sites| replace(&loaded, &sites).is_ok()) {
+        return Ok(());
+    }
     let view = file.as_ref().and_then(|file| file.view());
     // The path may lead to another file by now.
     let view = view.as_ref().filter(|view| view.headers().is_some_and(|own| same(own, headers)));
     let result = match view.and_then(|view| view.image(base, |_| true)) {
         Some(image) => match search_and_replace(&Image { is_libc, ..image.clone() }) {
+            Ok(sites) => {
+                key.and_then(|key| key.store(&sites, &image, base));
+                Ok(())
+            }
             // The text is not as in the file: a debugger or a relocation has changed it.
-            Err(_) => search_and_replace(&Image { code: image.code, ..loaded }),
-            done => done,
+            Err(_) => search_and_replace(&Image { code: image.code, ..loaded }).map(drop),
         },
-        None => search_and_replace(&loaded),
+        None => search_and_replace(&loaded).map(drop),
     };
     result.map_err(|address| Unpatchable { object: name.to_bytes().to_vec(), address })
 }
@@ -156,11 +165,11 @@ fn is_libc(path: &[u8]) -> bool {
 
 /// Finds the sites of `image` and patches them. The error is the address of a site that cannot be
 /// patched.
-fn search_and_replace(image: &Image<'_>) -> Result<(), u64> {
+fn search_and_replace(image: &Image<'_>) -> Result<Vec<Site>, u64> {
     let findings = find_sites(image);
     match findings.unpatchable.first() {
         Some(&address) => Err(address),
-        None => replace(image, &findings.sites),
+        None => replace(image, &findings.sites).map(|()| findings.sites),
     }
 }
 
@@ -204,27 +213,25 @@ fn write_and_map(
     base: usize,
     room: usize,
 ) -> Option<()> {
-    let mut pages = Pages { list: Vec::new() };
+    let mut pages = Pages::default();
     for (address, bytes) in &patch.writes {
         pages.replace(*address, text.bytes_at(*address)?.get(..bytes.len())?, bytes)?;
     }
     // The stubs come first in the file, then the pages.
     write_all(file, &patch.stubs, 0)?;
-    sys!(SYS_ftruncate, file, room as u64 + pages.list.len() as u64 * PAGE);
-    for (index, (_, page)) in pages.list.iter().enumerate() {
-        write_all(file, page, room as u64 + index as u64 * PAGE)?;
-    }
+    sys!(SYS_ftruncate, file, room + pages.bytes.len());
+    write_all(file, &pages.bytes, room as u64)?;
     map_over(file, base, room, 0)?;
     // Neighbouring pages become one mapping.
     let mut index = 0;
-    while index < pages.list.len() {
+    while index < pages.addresses.len() {
         let mut end = index + 1;
-        while end < pages.list.len()
-            && pages.list[end].0 == pages.list[index].0 + (end - index) as u64 * PAGE
+        while end < pages.addresses.len()
+            && pages.addresses[end] == pages.addresses[index] + (end - index) as u64 * PAGE
         {
             end += 1;
         }
-        let address = pages.list[index].0 as usize;
+        let address = pages.addresses[index] as usize;
         let offset = room as u64 + index as u64 * PAGE;
         map_over(file, address, (end - index) * PAGE as usize, offset)?;
         index = end;
@@ -233,16 +240,20 @@ fn write_and_map(
 }
 
 /// The pages that change, as they will be, in order.
+#[derive(Default)]
 struct Pages {
-    list: Vec<(u64, Vec<u8>)>,
+    addresses: Vec<u64>,
+    bytes: Vec<u8>,
 }
 
 impl Pages {
-    /// Replaces bytes, which must be in memory as the search has found them.
+    /// Replaces bytes, which must be in memory as the search has found them. The bytes come in the
+    /// order of their addresses.
     fn replace(&mut self, address: u64, found: &[u8], bytes: &[u8]) -> Option<()> {
         for (index, (&found, &byte)) in found.iter().zip(bytes).enumerate() {
             let at = address + index as u64;
-            let place = &mut self.page(at & !(PAGE - 1))?[(at % PAGE) as usize];
+            let page = self.add(at & !(PAGE - 1))?;
+            let place = self.bytes.get_mut(page + (at % PAGE) as usize)?;
             if *place != found {
                 return None;
             }
@@ -251,17 +262,20 @@ impl Pages {
         Some(())
     }
 
-    fn page(&mut self, address: u64) -> Option<&mut Vec<u8>> {
-        let index = match self.list.binary_search_by_key(&address, |page| page.0) {
-            Ok(index) => index,
-            Err(index) => {
-                let mut page = alloc::vec![0; PAGE as usize];
-                user::read_slice(address as usize, &mut page).ok()?;
-                self.list.insert(index, (address, page));
-                index
-            }
-        };
-        Some(&mut self.list[index].1)
+    /// The place of the page in `bytes`. The page is the last one, or comes after it.
+    fn add(&mut self, address: u64) -> Option<usize> {
+        let last = self.addresses.last().copied().unwrap_or(0);
+        let end = self.bytes.len();
+        if last == address {
+            return Some(end - PAGE as usize);
+        }
+        if last > address {
+            return None;
+        }
+        self.bytes.resize(end + PAGE as usize, 0);
+        user::read_slice(address as usize, &mut self.bytes[end..]).ok()?;
+        self.addresses.push(address);
+        Some(end)
     }
 }
 

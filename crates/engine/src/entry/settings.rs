@@ -1,7 +1,7 @@
 //! The settings of `duality run` for the engine, in one environment variable that the program does
 //! not see.
 //!
-//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:preload=…`
+//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:cache=/home/…:preload=…`
 //! and `LD_PRELOAD`. The last item is the value that `LD_PRELOAD` had before.
 
 use alloc::vec::Vec;
@@ -36,6 +36,8 @@ pub(crate) static HELD: Setting<Option<u64>> = Setting::new(None);
 /// The limit of the stack that the program began with: `--stack-size` changed the limit that libc
 /// sees.
 static STACK_LIMIT: Setting<u64> = Setting::new(0);
+/// The folder of the cache of sites, without a slash at its end; empty for none.
+static CACHE: crate::kernel::lock::Guarded<Vec<u8>> = crate::kernel::lock::Guarded::new(Vec::new());
 /// The descriptor of the library, from which other programs load it.
 static LIBRARY: Setting<i32> = Setting::new(-1);
 /// The process that `duality run` started.
@@ -91,6 +93,7 @@ pub(crate) fn read(settings: &[u8]) -> &[u8] {
             b"stall" => STALL.set(number),
             b"held" => HELD.set(Some(number)),
             b"stack" => STACK_LIMIT.set(number),
+            b"cache" => *CACHE.of(&mut crate::kernel::lock::lock()) = value.to_vec(),
             _ => {}
         }
         if key == b"preload" {
@@ -135,6 +138,12 @@ pub(crate) fn follows_exec() -> bool {
 /// own engine.
 pub(crate) fn command() -> &'static str {
     if LIBRARY.get() >= 0 { "run" } else { "cc" }
+}
+
+/// The folder of the cache of sites (`entry/site_cache.rs`).
+pub(crate) fn cache() -> Option<Vec<u8>> {
+    let folder = CACHE.of(&mut crate::kernel::lock::lock()).clone();
+    (!folder.is_empty()).then_some(folder)
 }
 
 /// The library's descriptor, which the program must not close.

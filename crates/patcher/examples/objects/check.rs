@@ -5,26 +5,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use duality_patcher::{Entries, Image, Segment, code_sections, find_sites, patch};
-use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD};
+use object::elf::{EM_X86_64, PF_X, PT_GNU_EH_FRAME, PT_LOAD};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSection, SectionFlags, SectionKind};
+use object::{Endianness, Object, ObjectSection, SectionKind};
 
 /// The result for one object.
 #[derive(Debug, Default)]
-pub struct Result {
+pub(crate) struct Result {
     /// System calls that would be replaced.
-    pub sites: usize,
+    pub(crate) sites: usize,
     /// Addresses of calls for which the object would be refused.
-    pub refused: Vec<u64>,
+    pub(crate) refused: Vec<u64>,
     /// Sections that hold no code, in a segment that may be executed.
-    pub data_among_code: usize,
+    pub(crate) data_among_code: usize,
     /// Changes of bytes that are no code: the address, and the section.
-    pub changes_of_data: Vec<(u64, String)>,
+    pub(crate) changes_of_data: Vec<(u64, String)>,
 }
 
 /// Checks one object. `None` if the file is no object for x86_64 with code, or cannot be read.
 /// `by_sections`: the patcher sees the section headers.
-pub fn check(path: &Path, by_sections: bool) -> Option<Result> {
+pub(crate) fn check(path: &Path, by_sections: bool) -> Option<Result> {
     let bytes = fs::read(path).ok()?;
     let file = ElfFile64::<Endianness>::parse(&*bytes).ok()?;
     let endian = file.endian();
@@ -79,8 +79,8 @@ pub fn check(path: &Path, by_sections: bool) -> Option<Result> {
 }
 
 fn is_code<'a>(section: &impl ObjectSection<'a>) -> bool {
+    // The crate calls a section of this kind if it is loaded and its instructions are executed.
     section.kind() == SectionKind::Text
-        && matches!(section.flags(), SectionFlags::Elf { sh_flags } if sh_flags & 4 != 0)
 }
 
 /// The name of the section that holds all of these addresses, and whether it is code.
@@ -93,7 +93,7 @@ fn section_of(file: &ElfFile64<'_, Endianness>, addresses: std::ops::Range<u64>)
 }
 
 /// The files beneath a folder, in order, without symbolic links.
-pub fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
