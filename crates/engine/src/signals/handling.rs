@@ -310,7 +310,14 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     if context.enter_handler(thread, &delivery, Beneath::Nothing).is_err() {
         return die_natively(number);
     }
+    // The kernel blocks every signal until this handler returns, and takes the new mask from the
+    // context. With the new mask at once, a tick would interrupt this handler as if it were code of
+    // the program, and its stack would serve the next signal meanwhile.
+    let stale = worker.mask_is_stale.replace(1);
     begin_handler(&mut locked, thread, number, &action);
+    drop(locked);
+    worker.mask_is_stale.set(stale);
+    masks::adopt_in_handler(&mut context.mask);
 }
 
 /// The instruction is executed again, and the kernel takes the default action.
