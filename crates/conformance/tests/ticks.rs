@@ -44,3 +44,14 @@ fn a_tick_needs_no_room_on_the_stack() {
         assert_eq!(output.stdout, b"right\n", "{options:?}: {output:?}");
     }
 }
+
+#[test]
+fn a_tick_does_not_interrupt_the_handler_of_a_fault() {
+    let program = Program::new("write_barrier", &["-pthread"]);
+    for options in [["--cores=1", "--poller=epoll"], ["--cores=2", "--poller=uring"]] {
+        let mut command = Command::new(DUALITY);
+        command.args(["run", "--tick=1ms"]).args(options).arg("--").arg(program.path());
+        let output = finish(&mut command);
+        assert_eq!(output.stdout, b"60000 faults, 0 wrong, alarms\n", "{options:?}: {output:?}");
+    }
+}
