@@ -1,5 +1,5 @@
-// Faults as a collector's write barrier does: a page is protected, and the handler of the fault opens
-// it. All threads block SIGALRM while the handler runs, so each fault changes the mask of the
+// Faults as a collector's write barrier does: a page is protected, and the handler of the fault
+// opens it. All threads block SIGALRM while the handler runs, so each fault changes the mask of the
 // process. Signals come meanwhile, and both threads compute.
 #define _GNU_SOURCE
 #include <pthread.h>

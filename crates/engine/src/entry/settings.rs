@@ -1,8 +1,8 @@
 //! The settings of `duality run` for the engine, in one environment variable that the program does
 //! not see.
 //!
-//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:cache=/home/…:preload=…`
-//! and `LD_PRELOAD`. The last item is the value that `LD_PRELOAD` had before.
+//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:cache=/…:`
+//! `preload=…` and `LD_PRELOAD`. The last item is the value that `LD_PRELOAD` had before.
 
 use alloc::vec::Vec;
 

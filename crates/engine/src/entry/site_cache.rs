@@ -1,13 +1,13 @@
-//! The sites of large objects, kept in a folder of the user between runs. A search of libc takes two
-//! milliseconds, and a program loads the same libraries each time.
+//! The sites of large objects, kept in a folder of the user between runs. A search of libc takes
+//! two milliseconds, and a program loads the same libraries each time.
 //!
 //! ```text
 //!   FOLDER/BUILD-ID   a list of words:
-//!   magic │ search │ the object's file: device, inode, length, times │ libc? │ count │ sites… │ sum
+//!   magic │ search │ the file: device, inode, length, times │ libc? │ count │ sites… │ sum
 //! ```
 //!
-//! A file is used only if it belongs to the user, nobody else can write it, its sum is right, and
-//! the object is the same. The bytes at each site must be in memory as they were found. Otherwise
+//! A file is used only if it belongs to the user alone, its sum is right, and the object is the
+//! same. The bytes at each site must be in memory as they were found. Otherwise
 //! the object is searched. The engine writes a file under another name first, and renames it.
 
 use alloc::vec::Vec;
@@ -327,7 +327,8 @@ mod tests {
         #[test]
         fn a_corrupted_file_is_not_used(at in 0usize..26, change in 1u64..) {
             let image = image_of(&CODE);
-            let mut words = encode(&find_sites(&image).sites, &IDENTITY, &image, BASE).expect("short");
+            let sites = find_sites(&image).sites;
+            let mut words = encode(&sites, &IDENTITY, &image, BASE).expect("short");
             let at = at % words.len();
             words[at] ^= change;
             assert_eq!(decode(&words, &IDENTITY, &image, BASE), None);

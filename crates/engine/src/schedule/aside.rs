@@ -2,8 +2,8 @@
 //!
 //! The memory beneath a thread's stack pointer is free only if that pointer is in a stack. Erlang's
 //! compiled code has it in the heap of a process, OCaml 5 in the stack of a fiber, and any program
-//! may use the register for something else. So the engine writes nothing there, as the kernel writes
-//! nothing when it takes the processor from a thread.
+//! may use the register for something else. So the engine writes nothing there. The kernel writes
+//! nothing either, when it takes the processor from a thread.
 //!
 //! ```text
 //!   the program's stack, or heap          the engine's stack for this thread
@@ -14,7 +14,8 @@
 //!   │                      │              │ resume …, a switch   │
 //! ```
 //!
-//! A thread has at most one such context. While the thread executes its own code, the stack is free.
+//! A thread has at most one such context. While the thread executes its own code, the stack is
+//! free.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -35,8 +36,8 @@ impl Aside {
         Self { start: Own::new(0), length: Own::new(0) }
     }
 
-    /// The upper end of the stack, with room for a frame that has so many bytes of vector registers.
-    /// `None`: there is no memory.
+    /// The upper end of the stack. The stack has room for a frame with so many bytes of vector
+    /// registers. `None`: there is no memory.
     pub(crate) fn top(&self, vectors: usize) -> Option<usize> {
         let wanted = (ROOM + vectors).next_power_of_two();
         if self.length.get() < wanted {
