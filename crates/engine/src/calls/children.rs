@@ -29,7 +29,11 @@ pub(crate) fn wait4(frame: &mut Frame) -> isize {
         };
         let waited = wait_for_child(which.0, which.1, frame.rdx as i32);
         if failed(waited) {
-            return waited;
+            // As in the kernel, a child whose end sent the signal counts.
+            return match now.pass() {
+                0 => waited,
+                result => result,
+            };
         }
     }
 }
@@ -45,6 +49,7 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
         };
     }
     let mut info: libc::siginfo_t = zeroed();
+    let mut interrupted = None;
     loop {
         let options = frame.r10 | libc::WNOHANG as usize;
         let result = sys!(SYS_waitid, frame.rdi, frame.rsi, &mut info, options, frame.r8);
@@ -55,10 +60,11 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
                 _ => result,
             };
         }
-        let waited = wait_for_child(frame.rdi as u32, frame.rsi as i32, frame.r10 as i32);
-        if failed(waited) {
-            return waited;
+        if let Some(result) = interrupted {
+            return result;
         }
+        let waited = wait_for_child(frame.rdi as u32, frame.rsi as i32, frame.r10 as i32);
+        interrupted = Some(waited).filter(|&waited| failed(waited));
     }
 }
 

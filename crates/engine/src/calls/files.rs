@@ -16,6 +16,8 @@ use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{self, Interrupted, offload, offload_until};
+use crate::schedule::in_place;
+use crate::schedule::more_workers;
 use crate::schedule::thread::{self, is_ours};
 use crate::schedule::worker::current;
 
@@ -176,6 +178,9 @@ pub(crate) fn write_name(frame: &Frame, descriptor: &Descriptor) -> isize {
 
 /// Opens a file of any kind without waiting. A helper waits for the other end of a FIFO.
 fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -> isize {
+    if in_place::suits() {
+        return in_place::call(frame.number(), frame.arguments());
+    }
     let waits = flags & (libc::O_NONBLOCK | libc::O_PATH | libc::O_DIRECTORY) == 0
         && matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_WRONLY);
     let by_helper = || offload(frame.number(), frame.arguments(), Interrupted::Restarts);
@@ -297,8 +302,17 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     result
 }
 
-/// unshare(2), setns(2): existing helpers keep the old namespaces, so they take no more calls.
+/// unshare(2), setns(2), and keyctl(2) as far as it changes the caller: existing helpers keep the
+/// old namespaces and keys, so they take no more calls. The kernel refuses some of these calls if
+/// the process has several threads.
 pub(crate) fn unshare(frame: &mut Frame) -> isize {
+    {
+        let mut locked = lock();
+        if thread::is_alone(&mut locked) {
+            helpers::end(&mut locked);
+            more_workers::end_others(&mut locked);
+        }
+    }
     let result = frame.pass();
     if !failed(result) {
         helpers::retire();

@@ -2,7 +2,7 @@
 //! `entry/table.rs` leads to a function here.
 //!
 //! ```text
-//!   transfer connections attempts        bytes   files mappings task_folder numbers, memory, /proc
+//!   transfer positioned connections attempts bytes  files mappings task_folder numbers, memory, /proc
 //!   polling masked rings socket_timeouts waits   futex shared_memory rseq    locks and joins
 //!   processes children threads tasks     lives   signals credentials         masks, users
 //! ```
@@ -18,6 +18,7 @@ pub(crate) mod futex;
 pub(crate) mod mappings;
 pub(crate) mod masked;
 pub(crate) mod polling;
+pub(crate) mod positioned;
 pub(crate) mod processes;
 pub(crate) mod rings;
 pub(crate) mod rseq;

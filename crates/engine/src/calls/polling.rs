@@ -13,9 +13,10 @@ use crate::descriptors::registry::{self, Direction};
 use crate::entry::frame::Frame;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
 use crate::kernel::lock::lock;
-use crate::kernel::sys::{self, EINTR, EINVAL, SUSPENDED, failed, sys};
+use crate::kernel::sys::{self, EINTR, EINVAL, RESTART, SUSPENDED, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
+use crate::schedule::in_place;
 use crate::schedule::pump::{self, count_call, give_turn};
 use crate::schedule::scheduler::park;
 use crate::schedule::waiter::Reason;
@@ -366,12 +367,17 @@ pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
 fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     let number = frame.rdi;
     let _masked = masked::with(mask);
+    let mut over = None;
     loop {
         let seen = registry::get(number).map(|descriptor| descriptor.seen(Direction::Read));
         let ready = sys!(SYS_epoll_wait, number, frame.rsi, frame.rdx, 0);
         if ready != 0 {
             count_call();
             return ready;
+        }
+        // As in the kernel, events that come together with a signal count.
+        if let Some(ending) = over {
+            return ending;
         }
         let (descriptor, seen) = match (registry::get(number), seen) {
             (Some(descriptor), Some(seen)) if limit != Limit::Now => (descriptor, seen),
@@ -380,6 +386,9 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
                 return 0;
             }
         };
+        if in_place::suits() {
+            return wait_in_place(frame, limit);
+        }
         descriptor.kind(number);
         let deadline = limit.deadline();
         let generation = descriptor.generation();
@@ -394,9 +403,24 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
                 }
             }
             Some(Reason::Woken) => {}
-            Some(Reason::TimedOut) => return 0,
-            Some(Reason::Interrupted) => return EINTR,
+            Some(Reason::TimedOut) => over = Some(0),
+            Some(Reason::Interrupted) => over = Some(EINTR),
         }
+    }
+}
+
+/// Waits in the program's own epoll. With `EPOLLEXCLUSIVE`, the kernel then wakes one of several
+/// processes.
+fn wait_in_place(frame: &Frame, limit: Limit) -> isize {
+    let time = match limit {
+        Limit::Until(deadline) => Some(clock::left(deadline)),
+        Limit::Now | Limit::Forever => None,
+    };
+    let time_at = time.as_ref().map_or(0, |time| &raw const *time as usize);
+    let arguments = [frame.rdi, frame.rsi, frame.rdx, time_at, 0, 8];
+    match in_place::call(libc::SYS_epoll_pwait2, arguments) {
+        RESTART => EINTR,
+        result => result,
     }
 }
 

@@ -303,7 +303,7 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
     MAIN.id.set(id);
     THREADS.of(locked).number_for(id);
     worker().kernel_id.set(id);
-    helpers::reset_after_fork();
+    helpers::reset_after_fork(locked);
     credentials::reset_after_fork(locked);
     ticks::reset_after_fork();
     flood::reset_after_fork();

@@ -13,12 +13,15 @@ use crate::descriptors::ring;
 use crate::entry::frame::Frame;
 use crate::kernel::clock::NEVER;
 use crate::kernel::lock::lock;
-use crate::kernel::sys::{self, EAGAIN, EINTR, RESTART, SUSPENDED, error, failed, sys};
+use crate::kernel::sys::{self, EAGAIN, EINTR, EINVAL, RESTART, SUSPENDED, error, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
 use crate::schedule::pump::count_call;
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::current;
+
+/// A file that does not take `RWF_NOWAIT`.
+const NOT_SUPPORTED: isize = error(libc::EOPNOTSUPP);
 
 /// A call that transfers bytes, by the shape of its arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -213,6 +216,9 @@ impl Transfer<'_> {
             if self.is_cut_off() {
                 return self.done as isize;
             }
+            if self.has_no_poll() {
+                return self.write_at_once_or_offload();
+            }
             let seen = self.descriptor.seen(self.direction);
             let skipped = by_ring && self.descriptor.is_drained();
             if !skipped && self.descriptor.may_succeed(self.direction) {
@@ -222,6 +228,9 @@ impl Transfer<'_> {
                         count_call();
                         return result;
                     }
+                    continue;
+                }
+                if self.has_no_poll() {
                     continue;
                 }
                 self.descriptor.would_block(self.direction, seen);
@@ -297,8 +306,18 @@ impl Transfer<'_> {
             }
             Some(Reason::Woken) => None,
             Some(Reason::Suspended) => Some(self.suspend()),
-            Some(Reason::TimedOut) => Some(self.so_far(EAGAIN)),
-            Some(Reason::Interrupted) => Some(self.so_far(interruption(deadline))),
+            Some(Reason::TimedOut) => Some(self.last_attempt(EAGAIN)),
+            Some(Reason::Interrupted) => Some(self.last_attempt(interruption(deadline))),
+        }
+    }
+
+    /// Ends the call. As in the kernel, bytes that come together with a signal or the deadline
+    /// count.
+    fn last_attempt(&self, otherwise: isize) -> isize {
+        match self.attempt(self.descriptor.kind(self.number)) {
+            EAGAIN => self.so_far(otherwise),
+            count @ 1.. => self.done as isize + count,
+            result => self.so_far(result),
         }
     }
 
@@ -359,8 +378,7 @@ impl Transfer<'_> {
         }
         self.done += count;
         // Messages are transferred whole. Only streams continue after a part.
-        let goes_on =
-            self.done < self.wanted && matches!(kind, Kind::Stream | Kind::Pipe | Kind::Polled);
+        let goes_on = self.done < self.wanted && matches!(kind, Kind::Stream | Kind::Pipe);
         (!goes_on).then_some(self.done as isize)
     }
 
@@ -404,12 +422,47 @@ impl Transfer<'_> {
             Direction::Read => sys!(SYS_preadv2, number, list, count, end, end, RWF_NOWAIT),
             Direction::Write => sys!(SYS_pwritev2, number, list, count, end, end, RWF_NOWAIT),
         });
-        let writes = self.direction == Direction::Write;
-        if result == error(libc::EOPNOTSUPP) || (result == error(libc::EINVAL) && writes) {
-            self.descriptor.set_kind(Kind::Polled);
-            return self.attempt_when_ready();
+        match (self.direction, result) {
+            (Direction::Read, NOT_SUPPORTED) => {
+                self.descriptor.set_kind(Kind::Polled);
+                self.attempt_when_ready()
+            }
+            (Direction::Write, NOT_SUPPORTED | EINVAL) => {
+                self.descriptor.set_kind(Kind::PolledReads);
+                EAGAIN
+            }
+            _ => result,
         }
-        result
+    }
+
+    /// Whether nothing tells how many bytes the file would take. poll(2) says at most that it takes
+    /// some: a terminal, a FIFO that was opened by name, an event counter. Many files never report
+    /// that they can be written: `/dev/kmsg`, the permissions of fanotify(7).
+    fn has_no_poll(&self) -> bool {
+        let kind = self.descriptor.kind(self.number);
+        self.direction == Direction::Write && matches!(kind, Kind::Polled | Kind::PolledReads)
+    }
+
+    /// Writes to such a file. An event counter that is ready takes a one.
+    fn write_at_once_or_offload(&self) -> isize {
+        match self.descriptor.mode(self.number) {
+            Err(error) => return self.so_far(error),
+            Ok(true) => return attempt(self.frame),
+            Ok(false) => {}
+        }
+        let adds_one = self.shape == Shape::Buffer
+            && self.frame.rdx == size_of::<u64>()
+            && user::read::<u64>(self.frame.rsi) == Ok(1);
+        if adds_one {
+            let result = self.descriptor.alone(|| {
+                let ready = sys::is_ready(self.number, libc::POLLOUT);
+                if ready { self.frame.pass() } else { EAGAIN }
+            });
+            if result != EAGAIN {
+                return result;
+            }
+        }
+        self.offload_rest()
     }
 
     /// Makes the call with a list of the buffers that are left.
@@ -451,42 +504,17 @@ impl Transfer<'_> {
         0
     }
 
-    /// Asks first whether the call would block. Used for files that offer no better way.
+    /// Asks first whether the call would block. Used to read from files that offer no better way.
     fn attempt_when_ready(&self) -> isize {
         self.descriptor.alone(|| self.attempt_if_ready())
     }
 
     fn attempt_if_ready(&self) -> isize {
-        let events = match self.direction {
-            Direction::Read => libc::POLLIN,
-            Direction::Write => libc::POLLOUT,
-        };
-        if !sys::is_ready(self.number, events) {
-            return EAGAIN;
-        }
-        if self.direction == Direction::Read {
-            return self.frame.pass();
-        }
-        self.with_rest(|list, count| sys!(SYS_writev, self.number, list, count))
+        if sys::is_ready(self.number, libc::POLLIN) { self.frame.pass() } else { EAGAIN }
     }
 }
 
 /// How a call with this deadline ends when a signal comes.
 fn interruption(deadline: u64) -> isize {
     if deadline == NEVER { RESTART } else { EINTR }
-}
-
-/// preadv2(2) and pwritev2(2): at the current position, these calls may wait.
-pub(crate) fn at_offset(frame: &mut Frame) -> isize {
-    const RWF_NOWAIT: usize = 8;
-    let current_position = frame.r10 == usize::MAX;
-    let waits = current_position
-        && frame.r9 & RWF_NOWAIT == 0
-        && registry::get(frame.rdi).is_some_and(|descriptor| {
-            descriptor.kind(frame.rdi) != Kind::Direct && !descriptor.is_nonblocking(frame.rdi)
-        });
-    if waits {
-        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
-    }
-    attempt(frame)
 }

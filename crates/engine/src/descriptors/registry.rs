@@ -32,8 +32,10 @@ pub(crate) enum Kind {
     Message,
     /// A pipe, or another file that takes `RWF_NOWAIT`.
     Pipe,
-    /// A file that can be polled and nothing more: terminals, devices.
+    /// A file that can be polled and nothing more: terminals, devices, FIFOs opened by name.
     Polled,
+    /// A file that takes `RWF_NOWAIT` for reads alone: event counters.
+    PolledReads,
     /// A file that is always ready: regular files, directories.
     Direct,
     /// A file to which the program writes the name of a thread (`/proc/self/task/…/comm`).
@@ -240,7 +242,8 @@ impl Descriptor {
             2 => Kind::Message,
             3 => Kind::Pipe,
             4 => Kind::Polled,
-            5 => Kind::Direct,
+            5 => Kind::PolledReads,
+            6 => Kind::Direct,
             _ => Kind::Name,
         }
     }

@@ -6,11 +6,11 @@
 //! Source: `arch/x86/entry/syscalls/syscall_64.tbl` of Linux 6.18.
 
 use crate::calls::{
-    attempts, children, connections, credentials, files, futex, mappings, polling, processes,
-    rings, signals, task_folder, threads, transfer,
+    attempts, children, connections, credentials, files, futex, mappings, polling, positioned,
+    processes, rings, signals, task_folder, threads, transfer,
 };
 use crate::entry::frame::Frame;
-use crate::schedule::helpers::Interrupted::{self, Fails, Restarts};
+use crate::schedule::helpers::Interrupted::{self, Fails, Never, Restarts};
 use crate::show::stats::NUMBERS;
 
 use Class::{Direct, Emulated, Offloaded};
@@ -64,8 +64,8 @@ const ROWS: &[Row] = &[
     (14, "rt_sigprocmask", Emulated(signals::rt_sigprocmask)),
     (15, "rt_sigreturn", Emulated(signals::rt_sigreturn)),
     (16, "ioctl", Emulated(polling::ioctl)),
-    (17, "pread64", Direct),
-    (18, "pwrite64", Direct),
+    (17, "pread64", Emulated(positioned::at_offset)),
+    (18, "pwrite64", Emulated(positioned::at_offset)),
     (19, "readv", Emulated(transfer::readv)),
     (20, "writev", Emulated(transfer::writev)),
     (21, "access", Direct),
@@ -73,7 +73,7 @@ const ROWS: &[Row] = &[
     (23, "select", Emulated(polling::select)),
     (24, "sched_yield", Emulated(polling::sched_yield)),
     (25, "mremap", Emulated(mappings::mremap)),
-    (26, "msync", Offloaded(Restarts)),
+    (26, "msync", Offloaded(Never)),
     (27, "mincore", Direct),
     (28, "madvise", Emulated(mappings::madvise)),
     (29, "shmget", Direct),
@@ -121,8 +121,8 @@ const ROWS: &[Row] = &[
     (71, "msgctl", Direct),
     (72, "fcntl", Emulated(files::fcntl)),
     (73, "flock", Emulated(files::flock)),
-    (74, "fsync", Offloaded(Restarts)),
-    (75, "fdatasync", Offloaded(Restarts)),
+    (74, "fsync", Offloaded(Never)),
+    (75, "fdatasync", Offloaded(Never)),
     (76, "truncate", Direct),
     (77, "ftruncate", Direct),
     (78, "getdents", Direct),
@@ -209,7 +209,7 @@ const ROWS: &[Row] = &[
     (159, "adjtimex", Direct),
     (160, "setrlimit", Direct),
     (161, "chroot", Direct),
-    (162, "sync", Offloaded(Restarts)),
+    (162, "sync", Offloaded(Never)),
     (163, "acct", Direct),
     (164, "settimeofday", Direct),
     (165, "mount", Offloaded(Restarts)),
@@ -297,7 +297,7 @@ const ROWS: &[Row] = &[
     (247, "waitid", Emulated(children::waitid)),
     (248, "add_key", Direct),
     (249, "request_key", Offloaded(Restarts)),
-    (250, "keyctl", Offloaded(Restarts)),
+    (250, "keyctl", Emulated(credentials::keyctl)),
     (251, "ioprio_set", Emulated(threads::about_kind_and_thread)),
     (252, "ioprio_get", Emulated(threads::about_kind_and_thread)),
     (253, "inotify_init", Emulated(files::opens)),
@@ -324,7 +324,7 @@ const ROWS: &[Row] = &[
     (274, "get_robust_list", Emulated(threads::get_robust_list)),
     (275, "splice", Emulated(attempts::splice)),
     (276, "tee", Emulated(attempts::tee)),
-    (277, "sync_file_range", Offloaded(Restarts)),
+    (277, "sync_file_range", Offloaded(Never)),
     (278, "vmsplice", Emulated(attempts::tee)),
     (279, "move_pages", Offloaded(Restarts)),
     (280, "utimensat", Direct),
@@ -342,8 +342,8 @@ const ROWS: &[Row] = &[
     (292, "dup3", Emulated(files::dup)),
     (293, "pipe2", Emulated(files::pipe)),
     (294, "inotify_init1", Emulated(files::opens)),
-    (295, "preadv", Direct),
-    (296, "pwritev", Direct),
+    (295, "preadv", Emulated(positioned::at_offset)),
+    (296, "pwritev", Emulated(positioned::at_offset)),
     (297, "rt_tgsigqueueinfo", Emulated(signals::rt_tgsigqueueinfo)),
     (298, "perf_event_open", Emulated(files::opens)),
     (299, "recvmmsg", Emulated(transfer::recvmmsg)),
@@ -353,7 +353,7 @@ const ROWS: &[Row] = &[
     (303, "name_to_handle_at", Direct),
     (304, "open_by_handle_at", Emulated(files::opens)),
     (305, "clock_adjtime", Direct),
-    (306, "syncfs", Offloaded(Restarts)),
+    (306, "syncfs", Offloaded(Never)),
     (307, "sendmmsg", Emulated(transfer::sendmmsg)),
     (308, "setns", Emulated(files::unshare)),
     (309, "getcpu", Direct),
@@ -374,8 +374,8 @@ const ROWS: &[Row] = &[
     (324, "membarrier", Direct),
     (325, "mlock2", Direct),
     (326, "copy_file_range", Offloaded(Restarts)),
-    (327, "preadv2", Emulated(transfer::at_offset)),
-    (328, "pwritev2", Emulated(transfer::at_offset)),
+    (327, "preadv2", Emulated(positioned::with_flags)),
+    (328, "pwritev2", Emulated(positioned::with_flags)),
     (329, "pkey_mprotect", Direct),
     (330, "pkey_alloc", Direct),
     (331, "pkey_free", Direct),

@@ -306,6 +306,11 @@ pub(crate) fn find(locked: &mut Locked, id: i32) -> Option<ThreadRef> {
     threads.find(held, id)
 }
 
+/// Whether the program has one thread.
+pub(crate) fn is_alone(locked: &mut Locked) -> bool {
+    THREADS.of(locked).alive == 1
+}
+
 /// Every living thread, the main one first.
 pub(crate) fn all(locked: &mut Locked) -> impl Iterator<Item = ThreadRef> + use<'_> {
     let mut each = each(locked);
