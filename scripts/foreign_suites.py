@@ -117,10 +117,11 @@ def main():
     parser.add_argument("--tries", type=int, default=2)
     asked = parser.parse_args()
     folder = asked.folder.resolve()
+    named = {command[0]: command for command in SUITES[asked.suite](folder)}
     commands = [
         command
-        for command in SUITES[asked.suite](folder)
-        if re.search(asked.filter, command[0]) and not re.search(asked.skip, command[0])
+        for name, command in named.items()
+        if re.search(asked.filter, name) and not re.search(asked.skip, name)
     ]
     if not commands:
         sys.exit(f"{folder} has no program of {asked.suite}: build it there first")

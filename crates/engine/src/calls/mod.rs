@@ -5,12 +5,14 @@
 //!   transfer positioned connections attempts bytes  files mappings task_folder numbers, memory, /proc
 //!   polling masked rings socket_timeouts waits   futex shared_memory rseq    locks and joins
 //!   processes children threads tasks     lives   signals credentials         masks, users
+//!   clocks                                processor time
 //! ```
 //!
 //! A call reads and writes the program's memory by `kernel/user.rs` alone, and waits by `schedule`.
 
 pub(crate) mod attempts;
 pub(crate) mod children;
+pub(crate) mod clocks;
 pub(crate) mod connections;
 pub(crate) mod credentials;
 pub(crate) mod files;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI};
+use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLPRI};
 
 use crate::calls::masked;
 use crate::descriptors::closed;
@@ -69,7 +69,7 @@ pub(crate) fn poll(frame: &mut Frame) -> isize {
 pub(crate) fn ppoll(frame: &mut Frame) -> isize {
     let parse = || -> Result<_, isize> {
         let limit = Limit::of(user::read_optional(frame.rdx)?)?;
-        Ok((limit, user::read_optional::<u64>(frame.r10)?))
+        Ok((limit, masked::read(frame.r10, frame.r8)?))
     };
     let (limit, mask) = match parse() {
         Ok(parsed) => parsed,
@@ -208,7 +208,7 @@ pub(crate) fn pselect(frame: &mut Frame) -> isize {
     let parse = || -> Result<_, isize> {
         let limit = Limit::of(user::read_optional(frame.r8)?)?;
         let mask = match user::read_optional::<[u64; 2]>(frame.r9)? {
-            Some([at, _]) => user::read_optional::<u64>(at as usize)?,
+            Some([at, size]) => masked::read(at as usize, size as usize)?,
             None => None,
         };
         Ok((limit, mask))
@@ -227,13 +227,13 @@ pub(crate) fn pselect(frame: &mut Frame) -> isize {
 
 /// Copies of the sets that a select names.
 struct Sets {
+    count: i32,
     addresses: [usize; 3],
     words: [Vec<u64>; 3],
 }
 
 /// The events that a descriptor in each set waits for.
-const SET_EVENTS: [i16; 3] =
-    [POLLIN | POLLHUP | POLLERR | POLLNVAL, POLLOUT | POLLERR | POLLNVAL, POLLPRI | POLLNVAL];
+const SET_EVENTS: [i16; 3] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI];
 
 impl Sets {
     fn read(frame: &Frame) -> Result<Self, isize> {
@@ -241,9 +241,10 @@ impl Sets {
         if count < 0 {
             return Err(EINVAL);
         }
-        let words = (count as usize).min(MOST).div_ceil(64);
+        let count = count.min(MOST as i32);
+        let words = (count as usize).div_ceil(64);
         let addresses = [frame.rsi, frame.rdx, frame.r10];
-        let mut sets = Self { addresses, words: Default::default() };
+        let mut sets = Self { count, addresses, words: Default::default() };
         for (address, set) in addresses.into_iter().zip(&mut sets.words) {
             if address != 0 {
                 set.resize(words, 0);
@@ -280,56 +281,70 @@ impl Sets {
         polls
     }
 
-    /// Writes the sets of the descriptors that are ready. Returns how many bits are set.
-    fn write(&mut self, polls: &[libc::pollfd]) -> Result<isize, isize> {
+    /// The sets of the descriptors that are ready, and how many bits they have, or the error. A
+    /// poll(2) instead would be subject to the limit of open files.
+    fn ready(&self) -> (isize, [Vec<u64>; 3]) {
+        let mut ready = self.words.clone();
+        let now = clock::timespec(0);
+        let [read, write, except] = &mut ready;
+        let [read, write, except] =
+            [read, write, except].map(|set| (!set.is_empty()).then_some(&mut set[..]));
+        let bits = sys!(SYS_pselect6, self.count, read, write, except, &now, 0);
+        (bits, ready)
+    }
+
+    /// Like the function above, for the descriptors that have been closed.
+    fn closed(&self) -> (isize, [Vec<u64>; 3]) {
+        let mut closed = self.words.clone();
         let mut bits = 0;
-        let asked = core::mem::take(&mut self.words);
-        for (set, (asked, events)) in asked.into_iter().zip(SET_EVENTS).enumerate() {
-            let mut ready = alloc::vec![0u64; asked.len()];
-            for poll in polls {
-                let (word, bit) = (poll.fd as usize / 64, poll.fd as usize % 64);
-                let wanted = asked.get(word).is_some_and(|word| word >> bit & 1 != 0);
-                if wanted && poll.revents & events != 0 {
-                    ready[word] |= 1 << bit;
-                    bits += 1;
+        for poll in self.polls() {
+            let is_closed = sys!(SYS_fcntl, poll.fd, libc::F_GETFD) == sys::EBADF;
+            let (word, bit) = (poll.fd as usize / 64, 1 << (poll.fd as usize % 64));
+            for set in closed.iter_mut().filter_map(|set| set.get_mut(word)) {
+                match is_closed {
+                    true => bits += isize::from(*set & bit != 0),
+                    false => *set &= !bit,
                 }
             }
-            if self.addresses[set] != 0 {
-                user::write_slice(self.addresses[set], &ready)?;
-            }
         }
-        Ok(bits)
+        (bits, closed)
+    }
+
+    fn write(&self, ready: &[Vec<u64>; 3]) -> Result<(), isize> {
+        for (&address, ready) in self.addresses.iter().zip(ready).filter(|(at, _)| **at != 0) {
+            user::write_slice(address, ready)?;
+        }
+        Ok(())
     }
 }
 
 fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     let _masked = masked::with(mask);
-    let mut sets = match Sets::read(frame) {
+    let sets = match Sets::read(frame) {
         Ok(sets) => sets,
         Err(error) => return error,
     };
-    let mut polls = sets.polls();
+    let polls = sets.polls();
     let mut waited = false;
     let mut over = Reason::Woken;
     loop {
         let seen = registry::all_seen();
-        let count = polls.len();
-        let ready = sys!(SYS_poll, &mut polls[..], count, 0);
-        if failed(ready) {
-            return ready;
-        }
+        let (mut bits, mut ready) = sets.ready();
         // A descriptor that is closed while the call waits counts as ready, as in the kernel.
-        if !waited && polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
-            return sys::EBADF;
+        if bits == sys::EBADF && waited {
+            (bits, ready) = sets.closed();
+        }
+        if failed(bits) {
+            return bits;
         }
         waited = true;
-        if ready > 0 || limit == Limit::Now || over == Reason::TimedOut {
-            if ready > 0 {
+        if bits > 0 || limit == Limit::Now || over == Reason::TimedOut {
+            if bits > 0 {
                 count_call();
             } else if limit == Limit::Now {
                 give_turn();
             }
-            return sets.write(&polls).unwrap_or_else(|fault| fault);
+            return sets.write(&ready).map_or_else(|fault| fault, |()| bits);
         }
         if over == Reason::Interrupted {
             return EINTR;
@@ -348,7 +363,7 @@ pub(crate) fn epoll_wait(frame: &mut Frame) -> isize {
 
 /// epoll_pwait(2)
 pub(crate) fn epoll_pwait(frame: &mut Frame) -> isize {
-    match user::read_optional(frame.r8) {
+    match masked::read(frame.r8, frame.r9) {
         Ok(mask) => wait_for_epoll(frame, Limit::milliseconds(frame.r10 as i32), mask),
         Err(fault) => fault,
     }
@@ -357,7 +372,7 @@ pub(crate) fn epoll_pwait(frame: &mut Frame) -> isize {
 /// epoll_pwait2(2)
 pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
     let parse =
-        || Ok((Limit::of(user::read_optional(frame.r10)?)?, user::read_optional(frame.r8)?));
+        || Ok((Limit::of(user::read_optional(frame.r10)?)?, masked::read(frame.r8, frame.r9)?));
     match parse() {
         Ok((limit, mask)) => wait_for_epoll(frame, limit, mask),
         Err(error) => error,

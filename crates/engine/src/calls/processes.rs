@@ -33,6 +33,8 @@ use crate::signals::masks;
 const THREAD_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
 const VM: u64 = libc::CLONE_VM as u64;
 const VFORK: u64 = libc::CLONE_VFORK as u64;
+/// `CLONE_CLEAR_SIGHAND` of clone3(2).
+const CLEAR_SIGHAND: u64 = 1 << 32;
 
 /// Another process shares our memory and may execute in it at any time.
 pub(crate) static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
@@ -130,6 +132,9 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
     match result {
         0 => {
             become_child(&mut locked, shares_files);
+            if request.flags & CLEAR_SIGHAND != 0 {
+                handling::clear_handlers(&mut locked);
+            }
             if request.flags & libc::CLONE_SETTLS as u64 != 0 {
                 MAIN.fs.set(request.storage);
             }
@@ -220,6 +225,7 @@ fn prepare(locked: &mut Locked, request: &Request, child: ThreadRef) -> Result<(
     let held = locked.held();
     child.name.set(held, parent.name.get(held));
     child.affinity.set(held, parent.affinity.get(held));
+    child.nice.set(held, parent.nice.get(held));
     child.stack_end.set(STACKS.of(locked).end_of(request.stack_end));
 
     let id = child.id.get();
@@ -332,6 +338,7 @@ fn inherit(held: Held<'_>, thread: &Thread) {
     MAIN.name.set(held, thread.name.get(held));
     MAIN.loop_number.set(thread.loop_number.get());
     MAIN.turn.set(thread.turn.get());
+    MAIN.nice.set(held, thread.nice.get(held));
     let affinity = thread.affinity.get(held);
     if affinity != [0, 0] {
         sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), &affinity);

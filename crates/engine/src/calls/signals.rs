@@ -96,6 +96,9 @@ pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
 /// rt_sigsuspend(2)
 pub(crate) fn rt_sigsuspend(frame: &mut Frame) -> isize {
     result(|| {
+        if frame.rsi != size_of::<u64>() {
+            return Err(EINVAL);
+        }
         let mask: u64 = user::read(frame.rdi)?;
         let _masked = masked::with_mask(mask);
         while park(&mut lock(), NEVER) != Reason::Interrupted {}
@@ -123,6 +126,9 @@ pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
 /// rt_sigtimedwait(2)
 pub(crate) fn rt_sigtimedwait(frame: &mut Frame) -> isize {
     result(|| {
+        if frame.r10 != size_of::<u64>() {
+            return Err(EINVAL);
+        }
         let set: u64 = user::read(frame.rdi)?;
         let deadline = match user::read_optional::<libc::timespec>(frame.rdx)? {
             Some(time) if !clock::valid(&time) => return Err(EINVAL),

@@ -59,6 +59,14 @@ global_asm!(
     "jmp *%rcx",
     ".cfi_endproc", ".size duality_entry, . - duality_entry",
 
+    // From the kernel's shared object, whose functions the engine calls too. The engine's own calls
+    // go to the kernel. `rcx` is kept beneath the red zone.
+    ".globl duality_entry_clock", ".hidden duality_entry_clock",
+    "duality_entry_clock:",
+    "cmpl $0, %gs:{in_engine}", "je duality_entry",
+    "mov %rcx, -136(%rsp)", "syscall", "mov -136(%rsp), %rcx",
+    "jmp *%rcx",
+
     // Keeps the vector registers too, in an area of XSAVE beneath the red zone. The red zone has
     // moved, but what the program keeps there stays where it is.
     ".globl duality_entry_vectors", ".hidden duality_entry_vectors",

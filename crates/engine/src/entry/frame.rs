@@ -96,6 +96,7 @@ impl Frame {
 unsafe extern "C" {
     pub(crate) fn duality_entry();
     pub(crate) fn duality_entry_vectors();
+    pub(crate) fn duality_entry_clock();
     fn duality_vectors_after();
     fn duality_vectors_again();
     fn duality_vectors_leave();

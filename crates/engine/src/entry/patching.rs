@@ -16,7 +16,7 @@ use core::ops::Range;
 use duality_patcher::{Entries, Image, MAX_STUB_BYTES, Segment, THUNK_BYTES, find_sites, patch};
 use libc::{Elf64_Ehdr, Elf64_Phdr};
 
-use crate::entry::frame::{duality_entry, duality_entry_vectors};
+use crate::entry::frame::{duality_entry, duality_entry_clock, duality_entry_vectors};
 use crate::entry::vectors::measure_vector_state;
 use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, failed, sys};
@@ -100,12 +100,24 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
         }
     }
     if name.starts_with(b"linux-vdso") {
+        // The clocks of threads are a system call there. If the kernel has sealed the object, they
+        // are those of workers.
+        let clock = duality_entry_clock as *const () as u64;
+        let _stays_native = apply(&image, name, Entries { general: clock, vectors: clock });
         return Ok(());
     }
     image.is_libc = is_libc(name);
     let shown = if name.is_empty() { loaded_objects::PROGRAM } else { name };
     loaded_objects::remember(&image, shown, object.base as u64);
-    apply(&image, name)
+    apply(&image, name, entries())
+}
+
+/// Where the stubs of the program's objects lead.
+fn entries() -> Entries {
+    Entries {
+        general: duality_entry as *const () as u64,
+        vectors: duality_entry_vectors as *const () as u64,
+    }
 }
 
 fn is_libc(path: &[u8]) -> bool {
@@ -114,7 +126,7 @@ fn is_libc(path: &[u8]) -> bool {
 }
 
 /// Finds the sites of `image` and patches them.
-fn apply(image: &Image<'_>, name: &[u8]) -> Result<(), Unpatchable> {
+fn apply(image: &Image<'_>, name: &[u8], entries: Entries) -> Result<(), Unpatchable> {
     let findings = find_sites(image);
     if let Some(&address) = findings.unpatchable.first() {
         return Err(Unpatchable { object: name.to_vec(), address });
@@ -131,10 +143,6 @@ fn apply(image: &Image<'_>, name: &[u8]) -> Result<(), Unpatchable> {
     let room = THUNK_BYTES + findings.sites.len() * MAX_STUB_BYTES;
     let room = room.next_multiple_of(PAGE as usize);
     let base = reserve_near(first as usize, room).ok_or_else(failure)?;
-    let entries = Entries {
-        general: duality_entry as *const () as u64,
-        vectors: duality_entry_vectors as *const () as u64,
-    };
     let patch = patch(image, &findings.sites, base as u64, entries).ok_or_else(failure)?;
     let file = sys!(SYS_memfd_create, c"duality-text", libc::MFD_CLOEXEC);
     if failed(file) {
@@ -307,7 +315,7 @@ fn patch_from_file(
         }
     }
     loaded_objects::remember(&image, &path_of(file), base);
-    apply(&image, b"a library that was loaded later")
+    apply(&image, b"a library that was loaded later", entries())
 }
 
 /// The path that a descriptor was opened with, as far as the kernel knows.

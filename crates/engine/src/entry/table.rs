@@ -6,8 +6,8 @@
 //! Source: `arch/x86/entry/syscalls/syscall_64.tbl` of Linux 6.18.
 
 use crate::calls::{
-    attempts, children, connections, credentials, files, futex, mappings, polling, positioned,
-    processes, rings, signals, task_folder, threads, transfer,
+    attempts, children, clocks, connections, credentials, files, futex, mappings, polling,
+    positioned, processes, rings, signals, task_folder, threads, transfer,
 };
 use crate::entry::frame::Frame;
 use crate::schedule::helpers::Interrupted::{self, Fails, Never, Restarts};
@@ -145,7 +145,7 @@ const ROWS: &[Row] = &[
     (95, "umask", Direct),
     (96, "gettimeofday", Direct),
     (97, "getrlimit", Direct),
-    (98, "getrusage", Direct),
+    (98, "getrusage", Emulated(clocks::getrusage)),
     (99, "sysinfo", Direct),
     (100, "times", Direct),
     (101, "ptrace", Emulated(threads::ptrace)),
@@ -187,8 +187,8 @@ const ROWS: &[Row] = &[
     (137, "statfs", Direct),
     (138, "fstatfs", Direct),
     (139, "sysfs", Direct),
-    (140, "getpriority", Emulated(threads::about_kind_and_thread)),
-    (141, "setpriority", Emulated(threads::about_kind_and_thread)),
+    (140, "getpriority", Emulated(threads::getpriority)),
+    (141, "setpriority", Emulated(threads::setpriority)),
     (142, "sched_setparam", Emulated(threads::about_thread)),
     (143, "sched_getparam", Emulated(threads::about_thread)),
     (144, "sched_setscheduler", Emulated(threads::about_thread)),
@@ -275,8 +275,8 @@ const ROWS: &[Row] = &[
     (225, "timer_getoverrun", Direct),
     (226, "timer_delete", Direct),
     (227, "clock_settime", Direct),
-    (228, "clock_gettime", Direct),
-    (229, "clock_getres", Direct),
+    (228, "clock_gettime", Emulated(clocks::clock_gettime)),
+    (229, "clock_getres", Emulated(clocks::clock_getres)),
     (230, "clock_nanosleep", Emulated(polling::clock_nanosleep)),
     (231, "exit_group", Emulated(processes::exit_group)),
     (232, "epoll_wait", Emulated(polling::epoll_wait)),

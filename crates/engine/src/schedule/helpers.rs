@@ -17,7 +17,9 @@ use crate::descriptors::bell::ring;
 use crate::descriptors::closed;
 use crate::kernel::clock;
 use crate::kernel::lock::{Guarded, Locked, lock};
-use crate::kernel::sys::{self, Arguments, BEGIN, EINTR, NEEDS_THREAD, RESTART, failed, sys};
+use crate::kernel::sys::{
+    self, Arguments, BEGIN, EINTR, NEEDS_THREAD, RESTART, error, failed, sys,
+};
 use crate::schedule::in_place;
 use crate::schedule::kernel_thread::{self, start_kernel_thread};
 use crate::schedule::scheduler::{park, park_through_signals, wake};
@@ -52,6 +54,10 @@ struct Job {
     helper: AtomicI32,
     done: AtomicBool,
 }
+
+/// The errors of calls that send their caller a signal. A call may send it after a part, too.
+const EPIPE: isize = error(libc::EPIPE);
+const EFBIG: isize = error(libc::EFBIG);
 
 const HELPER_STACK: usize = 32 << 10;
 /// The first and the last job that no helper has taken.
@@ -351,7 +357,9 @@ fn take(me: i32) -> Next {
 fn execute(job: &'static Job) {
     // SAFETY: the program's call. The program's thread waits until the job is done.
     job.result.set(unsafe { sys::call(job.number, job.arguments) });
-    job.signal.set(signal_of_call());
+    if [EPIPE, EFBIG].contains(&job.result.get()) || job.result.get() > 0 {
+        job.signal.set(signal_of_call());
+    }
     with_queue(|| {
         job.next.set(DONE.load(Ordering::Relaxed));
         DONE.store((&raw const *job).cast_mut(), Ordering::Relaxed);

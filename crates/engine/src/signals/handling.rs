@@ -137,7 +137,8 @@ pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pendi
 pub(crate) fn raise(locked: &mut Locked, thread: ThreadRef, number: i32) {
     let action = action(locked, number);
     if action.runs() || thread.mask.get() & bit(number) != 0 {
-        let info = info::bare(number, libc::SI_USER);
+        let mut info = info::bare(number, libc::SI_USER);
+        info::set_sender(&mut info, [MAIN.id.get(), sys!(SYS_getuid) as i32]);
         add_pending(locked, thread, Pending { number, info });
     } else if !action.ignores(number) {
         act_by_default(number);
@@ -392,6 +393,15 @@ pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize
         ACTIONS.of(locked)[number as usize] = previous;
     }
     result
+}
+
+/// Called in the child of a fork that begins without its parent's handlers. The kernel has taken
+/// the engine's handlers away too.
+pub(crate) fn clear_handlers(locked: &mut Locked) {
+    for number in 1..=64 {
+        let action = action(locked, number);
+        install(locked, number, if action.runs() { Action::DEFAULT } else { action });
+    }
 }
 
 /// Takes over the process's signals.
