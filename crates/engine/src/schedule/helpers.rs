@@ -96,6 +96,11 @@ pub(crate) fn end(locked: &mut Locked) {
     locked.released(|| ids.into_iter().for_each(kernel_thread::wait_for_end));
 }
 
+/// Whether a helper may be alive.
+pub(crate) fn exist() -> bool {
+    HELPERS.load(Ordering::Relaxed) > 0
+}
+
 /// The lock between helpers and workers, held for a few instructions.
 fn with_queue<T>(work: impl FnOnce() -> T) -> T {
     while HELD.swap(true, Ordering::Acquire) {

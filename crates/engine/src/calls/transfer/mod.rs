@@ -1,6 +1,8 @@
 //! Calls that read, write, send and receive. The engine makes attempts that do not block, and parks
 //! in between.
 
+mod attempt;
+
 use libc::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 
 use crate::calls::files;
@@ -13,15 +15,12 @@ use crate::descriptors::ring;
 use crate::entry::frame::Frame;
 use crate::kernel::clock::NEVER;
 use crate::kernel::lock::lock;
-use crate::kernel::sys::{self, EAGAIN, EINTR, EINVAL, RESTART, SUSPENDED, error, failed, sys};
+use crate::kernel::sys::{EAGAIN, EINTR, RESTART, SUSPENDED, failed};
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
 use crate::schedule::pump::count_call;
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::current;
-
-/// A file that does not take `RWF_NOWAIT`.
-const NOT_SUPPORTED: isize = error(libc::EOPNOTSUPP);
 
 /// A call that transfers bytes, by the shape of its arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -200,6 +199,14 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
     if kind == Kind::Name && shape == Shape::Buffer && direction == Direction::Write {
         return files::write_name(frame, descriptor);
     }
+    let nothing = shape == Shape::Buffer && frame.rdx == 0;
+    if nothing && is_socket && direction == Direction::Read {
+        return attempt(frame);
+    }
+    if nothing && !is_socket {
+        // Only this very call reports what is wrong with the file.
+        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    }
     let (generation, done) = (descriptor.generation(), done_before());
     let mut transfer =
         Transfer { frame, shape, direction, number, descriptor, generation, done, wanted };
@@ -216,8 +223,8 @@ impl Transfer<'_> {
             if self.is_cut_off() {
                 return self.done as isize;
             }
-            if self.has_no_poll() {
-                return self.write_at_once_or_offload();
+            if self.is_beyond_poll() {
+                return self.make_beyond_poll();
             }
             let seen = self.descriptor.seen(self.direction);
             let skipped = by_ring && self.descriptor.is_drained();
@@ -230,7 +237,7 @@ impl Transfer<'_> {
                     }
                     continue;
                 }
-                if self.has_no_poll() {
+                if self.is_beyond_poll() {
                     continue;
                 }
                 self.descriptor.would_block(self.direction, seen);
@@ -380,137 +387,6 @@ impl Transfer<'_> {
         // Messages are transferred whole. Only streams continue after a part.
         let goes_on = self.done < self.wanted && matches!(kind, Kind::Stream | Kind::Pipe);
         (!goes_on).then_some(self.done as isize)
-    }
-
-    /// One attempt that does not block.
-    fn attempt(&self, kind: Kind) -> isize {
-        let frame = self.frame;
-        let (number, done) = (self.number, self.done);
-        match (kind, self.shape, self.direction) {
-            (Kind::Stream | Kind::Message, Shape::Buffer, Direction::Read) => {
-                sys!(SYS_recvfrom, number, frame.rsi, frame.rdx, MSG_DONTWAIT, 0, 0)
-            }
-            (Kind::Stream | Kind::Message, Shape::Buffer, Direction::Write) => {
-                let (at, left) = (frame.rsi + done, frame.rdx - done);
-                sys!(SYS_sendto, number, at, left, MSG_DONTWAIT, 0, 0)
-            }
-            (Kind::Stream | Kind::Message, Shape::Socket, _) => {
-                let (at, left) = (frame.rsi + done, frame.rdx - done);
-                let flags = (frame.r10 as i32 | MSG_DONTWAIT) & !MSG_WAITALL;
-                self.as_asked([number, at, left, flags as usize, frame.r8, frame.r9])
-            }
-            (Kind::Stream | Kind::Message, Shape::Message, _) if done == 0 => {
-                let flags = frame.rdx as i32 | MSG_DONTWAIT;
-                self.as_asked([number, frame.rsi, flags as usize, 0, 0, 0])
-            }
-            (Kind::Pipe | Kind::Stream | Kind::Message, ..) => self.attempt_without_waiting(),
-            _ => self.attempt_when_ready(),
-        }
-    }
-
-    /// The call that the program made, with other arguments.
-    fn as_asked(&self, arguments: sys::Arguments) -> isize {
-        // SAFETY: the program's own call, for the rest of its own buffer.
-        unsafe { sys::call(self.frame.number(), arguments) }
-    }
-
-    /// `RWF_NOWAIT`, as pipes and some other files take it.
-    fn attempt_without_waiting(&self) -> isize {
-        const RWF_NOWAIT: i32 = 8;
-        let (number, end) = (self.number, usize::MAX);
-        let result = self.with_rest(|list, count| match self.direction {
-            Direction::Read => sys!(SYS_preadv2, number, list, count, end, end, RWF_NOWAIT),
-            Direction::Write => sys!(SYS_pwritev2, number, list, count, end, end, RWF_NOWAIT),
-        });
-        match (self.direction, result) {
-            (Direction::Read, NOT_SUPPORTED) => {
-                self.descriptor.set_kind(Kind::Polled);
-                self.attempt_when_ready()
-            }
-            (Direction::Write, NOT_SUPPORTED | EINVAL) => {
-                self.descriptor.set_kind(Kind::PolledReads);
-                EAGAIN
-            }
-            _ => result,
-        }
-    }
-
-    /// Whether nothing tells how many bytes the file would take. poll(2) says at most that it takes
-    /// some: a terminal, a FIFO that was opened by name, an event counter. Many files never report
-    /// that they can be written: `/dev/kmsg`, the permissions of fanotify(7).
-    fn has_no_poll(&self) -> bool {
-        let kind = self.descriptor.kind(self.number);
-        self.direction == Direction::Write && matches!(kind, Kind::Polled | Kind::PolledReads)
-    }
-
-    /// Writes to such a file. An event counter that is ready takes a one.
-    fn write_at_once_or_offload(&self) -> isize {
-        match self.descriptor.mode(self.number) {
-            Err(error) => return self.so_far(error),
-            Ok(true) => return attempt(self.frame),
-            Ok(false) => {}
-        }
-        let adds_one = self.shape == Shape::Buffer
-            && self.frame.rdx == size_of::<u64>()
-            && user::read::<u64>(self.frame.rsi) == Ok(1);
-        if adds_one {
-            let result = self.descriptor.alone(|| {
-                let ready = sys::is_ready(self.number, libc::POLLOUT);
-                if ready { self.frame.pass() } else { EAGAIN }
-            });
-            if result != EAGAIN {
-                return result;
-            }
-        }
-        self.offload_rest()
-    }
-
-    /// Makes the call with a list of the buffers that are left.
-    fn with_rest(&self, call: impl FnOnce(usize, usize) -> isize) -> isize {
-        let one = |base: usize, length: usize| libc::iovec {
-            iov_base: base as *mut libc::c_void,
-            iov_len: length,
-        };
-        let (list, count) = match self.shape {
-            Shape::Buffer | Shape::Socket => {
-                let (at, left) = (self.frame.rsi + self.done, self.frame.rdx - self.done);
-                let rest = one(at, left);
-                return call(&raw const rest as usize, 1);
-            }
-            Shape::Vector => (self.frame.rsi, self.frame.rdx),
-            Shape::Message => match user::read::<[u64; 2]>(self.frame.rsi + 16) {
-                Ok([list, count]) => (list as usize, count as usize),
-                Err(fault) => return fault,
-            },
-        };
-        if self.done == 0 {
-            return call(list, count);
-        }
-        // The first buffer with remaining bytes, cut to these bytes. Later calls transfer the other
-        // buffers.
-        let mut skipped = 0;
-        for index in 0..count {
-            let entry = list + index * size_of::<libc::iovec>();
-            match user::read::<libc::iovec>(entry) {
-                Ok(buffer) if skipped + buffer.iov_len > self.done => {
-                    let inside = self.done - skipped;
-                    let rest = one(buffer.iov_base as usize + inside, buffer.iov_len - inside);
-                    return call(&raw const rest as usize, 1);
-                }
-                Ok(buffer) => skipped += buffer.iov_len,
-                Err(fault) => return fault,
-            }
-        }
-        0
-    }
-
-    /// Asks first whether the call would block. Used to read from files that offer no better way.
-    fn attempt_when_ready(&self) -> isize {
-        self.descriptor.alone(|| self.attempt_if_ready())
-    }
-
-    fn attempt_if_ready(&self) -> isize {
-        if sys::is_ready(self.number, libc::POLLIN) { self.frame.pass() } else { EAGAIN }
     }
 }
 
