@@ -2,10 +2,9 @@
 //! `entry/table.rs` leads to a function here.
 //!
 //! ```text
-//!   transfer positioned connections attempts bytes  files mappings task_folder numbers, memory, /proc
-//!   polling masked rings socket_timeouts waits   futex shared_memory rseq    locks and joins
-//!   processes children threads tasks     lives   signals credentials         masks, users
-//!   clocks                                processor time
+//!   transfer positioned connections attempts  bytes  files mappings task_folder  numbers, memory, /proc
+//!   polling select masked rings socket_timeouts  waits  futex shared_memory rseq   locks and joins
+//!   processes children threads tasks clocks  lives  signals credentials    masks, users
 //! ```
 //!
 //! A call reads and writes the program's memory by `kernel/user.rs` alone, and waits by `schedule`.
@@ -24,6 +23,7 @@ pub(crate) mod positioned;
 pub(crate) mod processes;
 pub(crate) mod rings;
 pub(crate) mod rseq;
+pub(crate) mod select;
 pub(crate) mod shared_memory;
 pub(crate) mod signals;
 pub(crate) mod socket_timeouts;

@@ -1,9 +1,7 @@
-//! Calls that wait for several events, or for time: poll, select, epoll, sleeps, rings.
+//! Calls that wait for several events, or for time: poll, epoll, sleeps.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-
-use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLPRI};
 
 use crate::calls::masked;
 use crate::descriptors::closed;
@@ -13,7 +11,7 @@ use crate::descriptors::registry::{self, Direction};
 use crate::entry::frame::Frame;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
 use crate::kernel::lock::lock;
-use crate::kernel::sys::{self, EINTR, EINVAL, RESTART, SUSPENDED, failed, sys};
+use crate::kernel::sys::{self, EINTR, EINVAL, RESTART, SUSPENDED, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
 use crate::schedule::in_place;
@@ -24,7 +22,7 @@ use crate::schedule::worker::{current, first_deadline, waiter};
 
 /// How long a call may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Limit {
+pub(crate) enum Limit {
     /// Not at all.
     Now,
     Until(Nanoseconds),
@@ -40,7 +38,7 @@ impl Limit {
         }
     }
 
-    fn of(time: Option<libc::timespec>) -> Result<Self, isize> {
+    pub(crate) fn of(time: Option<libc::timespec>) -> Result<Self, isize> {
         match time {
             None => Ok(Self::Forever),
             Some(time) if !clock::valid(&time) => Err(EINVAL),
@@ -49,7 +47,7 @@ impl Limit {
         }
     }
 
-    fn deadline(self) -> Nanoseconds {
+    pub(crate) fn deadline(self) -> Nanoseconds {
         match self {
             Self::Until(deadline) => deadline,
             Self::Now | Self::Forever => NEVER,
@@ -58,7 +56,7 @@ impl Limit {
 }
 
 /// The most descriptors that a poll may name. The kernel's own limit is the limit of open files.
-const MOST: usize = 1 << 20;
+pub(crate) const MOST: usize = 1 << 20;
 
 /// poll(2)
 pub(crate) fn poll(frame: &mut Frame) -> isize {
@@ -83,7 +81,7 @@ pub(crate) fn ppoll(frame: &mut Frame) -> isize {
 }
 
 /// The kernel does not write the remaining time back (`STICKY_TIMEOUTS`).
-static LIMITS_STAY: AtomicBool = AtomicBool::new(false);
+pub(crate) static LIMITS_STAY: AtomicBool = AtomicBool::new(false);
 
 /// personality(2): decides whether calls report how much of a time limit was left.
 pub(crate) fn personality(frame: &mut Frame) -> isize {
@@ -96,7 +94,7 @@ pub(crate) fn personality(frame: &mut Frame) -> isize {
 }
 
 /// Writes back how much of the time limit was left, as the kernel does.
-fn write_back(address: usize, limit: Limit) {
+pub(crate) fn write_back(address: usize, limit: Limit) {
     if address != 0
         && !LIMITS_STAY.load(Ordering::Relaxed)
         && let Limit::Until(deadline) = limit
@@ -142,7 +140,7 @@ fn read_polls(list: usize, count: usize) -> Result<Vec<libc::pollfd>, isize> {
 }
 
 /// Parks until one of the descriptors has an event.
-fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Reason {
+pub(crate) fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Reason {
     let waiter = waiter();
     let mut locked = lock();
     let mut nodes = Vec::with_capacity(polls.len());
@@ -174,186 +172,6 @@ fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Re
     }
     closed::end_wait(&mut locked, &nodes);
     reason
-}
-
-/// select(2)
-pub(crate) fn select(frame: &mut Frame) -> isize {
-    let time = match user::read_optional::<libc::timeval>(frame.r8) {
-        Ok(time) => time,
-        Err(fault) => return fault,
-    };
-    let time = time.map(|time| libc::timespec {
-        tv_sec: time.tv_sec + time.tv_usec / 1_000_000,
-        tv_nsec: time.tv_usec % 1_000_000 * 1000,
-    });
-    let limit = match Limit::of(time) {
-        Ok(limit) => limit,
-        Err(error) => return error,
-    };
-    let result = wait_for_sets(frame, limit, None);
-    if frame.r8 != 0
-        && result != SUSPENDED
-        && !LIMITS_STAY.load(Ordering::Relaxed)
-        && let Limit::Until(deadline) = limit
-    {
-        let left = clock::left(deadline);
-        let left = libc::timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
-        let _unchanged = user::write(frame.r8, &left);
-    }
-    result
-}
-
-/// pselect6(2)
-pub(crate) fn pselect(frame: &mut Frame) -> isize {
-    let parse = || -> Result<_, isize> {
-        let limit = Limit::of(user::read_optional(frame.r8)?)?;
-        let mask = match user::read_optional::<[u64; 2]>(frame.r9)? {
-            Some([at, size]) => masked::read(at as usize, size as usize)?,
-            None => None,
-        };
-        Ok((limit, mask))
-    };
-    match parse() {
-        Ok((limit, mask)) => {
-            let result = wait_for_sets(frame, limit, mask);
-            if result != SUSPENDED {
-                write_back(frame.r8, limit);
-            }
-            result
-        }
-        Err(error) => error,
-    }
-}
-
-/// Copies of the sets that a select names.
-struct Sets {
-    count: i32,
-    addresses: [usize; 3],
-    words: [Vec<u64>; 3],
-}
-
-/// The events that a descriptor in each set waits for.
-const SET_EVENTS: [i16; 3] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI];
-
-impl Sets {
-    fn read(frame: &Frame) -> Result<Self, isize> {
-        let count = frame.rdi as i32;
-        if count < 0 {
-            return Err(EINVAL);
-        }
-        let count = count.min(MOST as i32);
-        let words = (count as usize).div_ceil(64);
-        let addresses = [frame.rsi, frame.rdx, frame.r10];
-        let mut sets = Self { count, addresses, words: Default::default() };
-        for (address, set) in addresses.into_iter().zip(&mut sets.words) {
-            if address != 0 {
-                set.resize(words, 0);
-                user::read_slice(address, set)?;
-                let beyond = words * 64 - count as usize;
-                if let Some(last) = set.last_mut() {
-                    *last &= u64::MAX >> beyond;
-                }
-            }
-        }
-        Ok(sets)
-    }
-
-    /// One entry for each descriptor in a set.
-    fn polls(&self) -> Vec<libc::pollfd> {
-        let mut polls = Vec::new();
-        let words = self.words.iter().map(Vec::len).max().unwrap_or(0);
-        for word in 0..words {
-            let in_set = |set: usize| self.words[set].get(word).copied().unwrap_or(0);
-            let mut any = in_set(0) | in_set(1) | in_set(2);
-            while any != 0 {
-                let bit = any.trailing_zeros();
-                any &= any - 1;
-                let events = (0..3)
-                    .filter(|&set| in_set(set) >> bit & 1 != 0)
-                    .fold(0, |events, set| events | SET_EVENTS[set]);
-                polls.push(libc::pollfd {
-                    fd: (word * 64) as i32 + bit as i32,
-                    events,
-                    revents: 0,
-                });
-            }
-        }
-        polls
-    }
-
-    /// The sets of the descriptors that are ready, and how many bits they have, or the error. A
-    /// poll(2) instead would be subject to the limit of open files.
-    fn ready(&self) -> (isize, [Vec<u64>; 3]) {
-        let mut ready = self.words.clone();
-        let now = clock::timespec(0);
-        let [read, write, except] = &mut ready;
-        let [read, write, except] =
-            [read, write, except].map(|set| (!set.is_empty()).then_some(&mut set[..]));
-        let bits = sys!(SYS_pselect6, self.count, read, write, except, &now, 0);
-        (bits, ready)
-    }
-
-    /// Like the function above, for the descriptors that have been closed.
-    fn closed(&self) -> (isize, [Vec<u64>; 3]) {
-        let mut closed = self.words.clone();
-        let mut bits = 0;
-        for poll in self.polls() {
-            let is_closed = sys!(SYS_fcntl, poll.fd, libc::F_GETFD) == sys::EBADF;
-            let (word, bit) = (poll.fd as usize / 64, 1 << (poll.fd as usize % 64));
-            for set in closed.iter_mut().filter_map(|set| set.get_mut(word)) {
-                match is_closed {
-                    true => bits += isize::from(*set & bit != 0),
-                    false => *set &= !bit,
-                }
-            }
-        }
-        (bits, closed)
-    }
-
-    fn write(&self, ready: &[Vec<u64>; 3]) -> Result<(), isize> {
-        for (&address, ready) in self.addresses.iter().zip(ready).filter(|(at, _)| **at != 0) {
-            user::write_slice(address, ready)?;
-        }
-        Ok(())
-    }
-}
-
-fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
-    let _masked = masked::with(mask);
-    let sets = match Sets::read(frame) {
-        Ok(sets) => sets,
-        Err(error) => return error,
-    };
-    let polls = sets.polls();
-    let mut waited = false;
-    let mut over = Reason::Woken;
-    loop {
-        let seen = registry::all_seen();
-        let (mut bits, mut ready) = sets.ready();
-        // A descriptor that is closed while the call waits counts as ready, as in the kernel.
-        if bits == sys::EBADF && waited {
-            (bits, ready) = sets.closed();
-        }
-        if failed(bits) {
-            return bits;
-        }
-        waited = true;
-        if bits > 0 || limit == Limit::Now || over == Reason::TimedOut {
-            if bits > 0 {
-                count_call();
-            } else if limit == Limit::Now {
-                give_turn();
-            }
-            return sets.write(&ready).map_or_else(|fault| fault, |()| bits);
-        }
-        if over == Reason::Interrupted {
-            return EINTR;
-        }
-        over = park_for_all(&polls, limit.deadline(), seen);
-        if over == Reason::Suspended {
-            return SUSPENDED;
-        }
-    }
 }
 
 /// epoll_wait(2)

@@ -7,7 +7,7 @@
 
 use crate::calls::{
     attempts, children, clocks, connections, credentials, files, futex, mappings, polling,
-    positioned, processes, rings, signals, task_folder, threads, transfer,
+    positioned, processes, rings, select, signals, task_folder, threads, transfer,
 };
 use crate::entry::frame::Frame;
 use crate::schedule::helpers::Interrupted::{self, Fails, Never, Restarts};
@@ -70,7 +70,7 @@ const ROWS: &[Row] = &[
     (20, "writev", Emulated(transfer::writev)),
     (21, "access", Direct),
     (22, "pipe", Emulated(files::pipe)),
-    (23, "select", Emulated(polling::select)),
+    (23, "select", Emulated(select::select)),
     (24, "sched_yield", Emulated(polling::sched_yield)),
     (25, "mremap", Emulated(mappings::mremap)),
     (26, "msync", Offloaded(Never)),
@@ -317,7 +317,7 @@ const ROWS: &[Row] = &[
     (267, "readlinkat", Direct),
     (268, "fchmodat", Direct),
     (269, "faccessat", Direct),
-    (270, "pselect6", Emulated(polling::pselect)),
+    (270, "pselect6", Emulated(select::pselect)),
     (271, "ppoll", Emulated(polling::ppoll)),
     (272, "unshare", Emulated(files::unshare)),
     (273, "set_robust_list", Emulated(threads::set_robust_list)),
