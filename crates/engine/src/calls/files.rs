@@ -18,7 +18,7 @@ use crate::kernel::user;
 use crate::schedule::helpers::{self, Interrupted, offload, offload_until};
 use crate::schedule::in_place;
 use crate::schedule::more_workers;
-use crate::schedule::thread::{self, is_ours};
+use crate::schedule::thread::{self, MAIN, is_ours};
 use crate::schedule::worker::current;
 
 /// socket(2)
@@ -86,6 +86,9 @@ pub(crate) fn open(frame: &mut Frame) -> isize {
     let path = user::read_text(path_at, &mut buffer).unwrap_or(b"");
     if let Some((id, rest)) = task_path(path) {
         return open_task(id, rest, flags);
+    }
+    if task_folder::is_own_stat(path) && !current().is(&MAIN) {
+        return task_folder::open_stat_of_process();
     }
     let result = open_any(frame, flags, argument);
     if !failed(result) {

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::descriptors::ring;
 use crate::entry::frame::duality_wait;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::{Arguments, EINTR, RESTART};
@@ -35,10 +36,11 @@ pub(crate) fn call(number: i64, arguments: Arguments) -> isize {
         }
         // SAFETY: the program's call, which waits here for its end as it does natively.
         let result = unsafe { duality_wait(&raw const arguments, number) };
-        let by_signal = worker().attention.load(Ordering::Relaxed) != 0;
+        // The completions of a ring interrupt a call, too.
+        let by_engine = worker().attention.load(Ordering::Relaxed) != 0 || ring::is_active();
         match result {
             RESTART => {}
-            EINTR if by_signal && !is_called() => {}
+            EINTR if by_engine && !is_called() => {}
             result => return result,
         }
     }
