@@ -2,6 +2,7 @@
  * processor time, priorities, the handlers of a child, sizes of masks. */
 #include "test.h"
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 
 static double clock_of(clockid_t clock) {
     struct timespec time;
@@ -130,5 +131,23 @@ TEST(masks_of_another_size_are_refused) {
     CHECK(syscall(SYS_epoll_pwait, queue, &event, 1, 0, set, sizeof set) < 0 && errno == EINVAL);
     CHECK(syscall(SYS_rt_sigsuspend, set, sizeof set) < 0 && errno == EINVAL);
     CHECK(syscall(SYS_rt_sigtimedwait, set, NULL, &now, sizeof set) < 0 && errno == EINVAL);
+    return 0;
+}
+
+/* A descriptor reports a signal that was sent to the thread. */
+TEST(signalfd_reports_signals_for_the_thread) {
+    sigset_t set;
+    struct signalfd_siginfo info;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    CHECK(!pthread_sigmask(SIG_BLOCK, &set, NULL));
+    int signals = signalfd(-1, &set, 0), queue = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(!epoll_ctl(queue, EPOLL_CTL_ADD, signals, &event));
+    CHECK(epoll_wait(queue, &event, 1, 0) == 0);
+    CHECK(!pthread_kill(pthread_self(), SIGUSR1));
+    CHECK(epoll_wait(queue, &event, 1, -1) == 1);
+    CHECK(read(signals, &info, sizeof info) == sizeof info && info.ssi_signo == SIGUSR1);
+    CHECK(epoll_wait(queue, &event, 1, 0) == 0);
     return 0;
 }

@@ -1,8 +1,9 @@
 //! The system calls about signals.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::calls::credentials;
+use crate::calls::files;
 use crate::calls::masked;
 use crate::calls::threads;
 use crate::descriptors::registry::{self, Direction, Kind};
@@ -24,6 +25,7 @@ use crate::signals::handling::{
     take_process_signal,
 };
 use crate::signals::info;
+use crate::signals::masks;
 
 /// The signal by which libc announces a change of credentials to every thread.
 const SETXID_SIGNAL: i32 = 33;
@@ -343,8 +345,33 @@ fn send(
     }
     let mut info = info.unwrap_or_else(|| from_us(number, libc::SI_TKILL));
     info.si_signo = number;
-    add_pending(&mut locked, thread, Pending { number, info });
+    if !blocked || !leave_to_kernel(number, &info) {
+        add_pending(&mut locked, thread, Pending { number, info });
+    }
     0
+}
+
+/// The signals that some signalfd(2) reports.
+static REPORTED: AtomicU64 = AtomicU64::new(0);
+
+/// signalfd(2) and signalfd4(2)
+pub(crate) fn signalfd(frame: &mut Frame) -> isize {
+    if let Ok(set) = user::read::<u64>(frame.rsi) {
+        REPORTED.fetch_or(set, Ordering::Relaxed);
+    }
+    files::opens(frame)
+}
+
+/// Hands a signal for a thread that blocks it to the kernel, since the kernel's descriptors report
+/// signals that the kernel holds. Every thread blocks the signal, so it waits for the process.
+/// Returns whether the kernel has the signal.
+fn leave_to_kernel(number: i32, info: &libc::siginfo_t) -> bool {
+    if REPORTED.load(Ordering::Relaxed) & masks::wanted() & bit(number) == 0 {
+        return false;
+    }
+    let process = MAIN.id.get();
+    !failed(sys!(SYS_rt_sigqueueinfo, process, number, info))
+        || !failed(sys!(SYS_kill, process, number))
 }
 
 /// How many signals may wait (`RLIMIT_SIGPENDING`).
