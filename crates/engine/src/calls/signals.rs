@@ -334,7 +334,7 @@ fn send(
     }
     let action = handling::action(&mut locked, number);
     let blocked = thread.mask.get() & bit(number) != 0;
-    if !action.runs() && !blocked && thread.awaited.get() & bit(number) == 0 {
+    if !action.runs() && !blocked {
         if !action.ignores(number) {
             act_by_default(number);
         }
@@ -358,6 +358,11 @@ static REPORTED: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn signalfd(frame: &mut Frame) -> isize {
     if let Ok(set) = user::read::<u64>(frame.rsi) {
         REPORTED.fetch_or(set, Ordering::Relaxed);
+        let mut locked = lock();
+        let reported = set & masks::wanted();
+        while let Some(waiting) = take_pending(&mut locked, current(), reported) {
+            leave_to_kernel(waiting.number, &waiting.info);
+        }
     }
     files::opens(frame)
 }

@@ -265,6 +265,7 @@ impl Descriptor {
                 if kind == libc::SOCK_STREAM { Kind::Stream } else { Kind::Message }
             }
             libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Kind::Direct,
+            libc::S_IFCHR if is_always_ready(status.st_rdev) => Kind::Direct,
             // Events, timers and signals have no type; most take `RWF_NOWAIT` as pipes do.
             _ => Kind::Pipe,
         };
@@ -400,6 +401,13 @@ impl Descriptor {
         let polls = !self.polls.load(Ordering::Relaxed).is_null();
         polls || self.read.is_waited_for() || self.write.is_waited_for()
     }
+}
+
+/// Whether a device never waits: `/dev/null`, `zero`, `full` and `urandom`. With `RWF_NOWAIT`, long
+/// reads would end early.
+fn is_always_ready(device: libc::dev_t) -> bool {
+    const MEMORY: u32 = 1;
+    libc::major(device) == MEMORY && matches!(libc::minor(device), 3 | 5 | 7 | 9)
 }
 
 /// Records a descriptor that the program opened just now.
