@@ -29,7 +29,7 @@ pub(crate) fn wait4(frame: &mut Frame) -> isize {
         };
         let waited = wait_for_child(which.0, which.1, frame.rdx as i32);
         if failed(waited) {
-            // As in the kernel, a child whose end sent the signal counts.
+            // As in the kernel, the child counts if its end has sent the signal.
             return match now.pass() {
                 0 => waited,
                 result => result,

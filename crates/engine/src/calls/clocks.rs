@@ -25,7 +25,8 @@ pub(crate) fn clock_getres(frame: &mut Frame) -> isize {
     own.pass()
 }
 
-/// The thread of ours whose clock this is: one's own, or another thread's (pthread_getcpuclockid(3)).
+/// The thread of ours that a clock belongs to: the current thread, or another one
+/// (pthread_getcpuclockid(3)).
 fn thread_of_clock(clock: i32) -> Option<ThreadRef> {
     /// The low bits of such a clock: the time that the scheduler counts, of a thread.
     const KIND: i32 = 2 | 4;

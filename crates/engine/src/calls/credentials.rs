@@ -1,12 +1,11 @@
 //! Users and groups. The kernel keeps them for each kernel thread, but programs mean them for the
 //! process.
 
-use crate::calls::files;
 use crate::entry::frame::Frame;
 use crate::kernel::lock::{Guarded, Locked, lock};
 use crate::kernel::sys::{failed, sys};
 use crate::schedule::every_worker;
-use crate::schedule::helpers::{self, Interrupted, offload};
+use crate::schedule::helpers;
 use crate::schedule::scheduler;
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::worker::current;
@@ -86,16 +85,4 @@ fn wait_a_turn(locked: &mut Locked) {
 /// Called in the child of a fork: no other thread takes part in a change.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     *BROADCAST.of(locked) = None;
-}
-
-/// keyctl(2): the operations that change the caller's own keys are made by the worker, as
-/// unshare(2) is.
-pub(crate) fn keyctl(frame: &mut Frame) -> isize {
-    const JOIN_SESSION_KEYRING: i32 = 1;
-    const SET_REQKEY_KEYRING: i32 = 14;
-    const ASSUME_AUTHORITY: i32 = 16;
-    match frame.rdi as i32 {
-        JOIN_SESSION_KEYRING | SET_REQKEY_KEYRING | ASSUME_AUTHORITY => files::unshare(frame),
-        _ => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
-    }
 }

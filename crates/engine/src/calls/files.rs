@@ -17,7 +17,6 @@ use crate::kernel::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{self, Interrupted, offload, offload_until};
 use crate::schedule::in_place;
-use crate::schedule::more_workers;
 use crate::schedule::thread::{self, MAIN, is_ours};
 use crate::schedule::worker::current;
 
@@ -300,24 +299,6 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
         (first..=end).filter(|number| !ours.contains(number)).for_each(registry::gone);
     }
     if frame.rdx as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
-        helpers::retire();
-    }
-    result
-}
-
-/// unshare(2), setns(2), and keyctl(2) as far as it changes the caller: existing helpers keep the
-/// old namespaces and keys, so they take no more calls. The kernel refuses some of these calls if
-/// the process has several threads.
-pub(crate) fn unshare(frame: &mut Frame) -> isize {
-    {
-        let mut locked = lock();
-        if thread::is_alone(&mut locked) {
-            helpers::end(&mut locked);
-            more_workers::end_others(&mut locked);
-        }
-    }
-    let result = frame.pass();
-    if !failed(result) {
         helpers::retire();
     }
     result

@@ -4,7 +4,7 @@
 //! ```text
 //!   transfer positioned connections attempts  bytes  files mappings task_folder  numbers, memory, /proc
 //!   polling select masked rings socket_timeouts  waits  futex shared_memory rseq   locks and joins
-//!   processes children threads tasks clocks  lives  signals credentials    masks, users
+//!   processes children threads tasks clocks  lives  signals credentials namespaces  masks, users
 //! ```
 //!
 //! A call reads and writes the program's memory by `kernel/user.rs` alone, and waits by `schedule`.
@@ -18,6 +18,7 @@ pub(crate) mod files;
 pub(crate) mod futex;
 pub(crate) mod mappings;
 pub(crate) mod masked;
+pub(crate) mod namespaces;
 pub(crate) mod polling;
 pub(crate) mod positioned;
 pub(crate) mod processes;

@@ -124,7 +124,7 @@ pub(crate) fn is_own_stat(path: &[u8]) -> bool {
     process.is_some_and(is_own)
 }
 
-/// The `stat` file of the process, with the state of the main thread. The kernel thread that has the
+/// The `stat` file of the process, with the state of the main thread. The kernel thread with the
 /// number of the process may run another thread.
 pub(crate) fn open_stat_of_process() -> isize {
     let mut text = [0u8; 1024];

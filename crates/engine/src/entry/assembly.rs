@@ -59,8 +59,8 @@ global_asm!(
     "jmp *%rcx",
     ".cfi_endproc", ".size duality_entry, . - duality_entry",
 
-    // From the kernel's shared object, whose functions the engine calls too. The engine's own calls
-    // go to the kernel. `rcx` is kept beneath the red zone.
+    // From the kernel's shared object. The engine calls functions there too, and its own calls go
+    // to the kernel. `rcx` is kept beneath the red zone.
     ".globl duality_entry_clock", ".hidden duality_entry_clock",
     "duality_entry_clock:",
     "cmpl $0, %gs:{in_engine}", "je duality_entry",

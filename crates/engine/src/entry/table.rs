@@ -6,8 +6,8 @@
 //! Source: `arch/x86/entry/syscalls/syscall_64.tbl` of Linux 6.18.
 
 use crate::calls::{
-    attempts, children, clocks, connections, credentials, files, futex, mappings, polling,
-    positioned, processes, rings, select, signals, task_folder, threads, transfer,
+    attempts, children, clocks, connections, credentials, files, futex, mappings, namespaces,
+    polling, positioned, processes, rings, select, signals, task_folder, threads, transfer,
 };
 use crate::entry::frame::Frame;
 use crate::schedule::helpers::Interrupted::{self, Fails, Never, Restarts};
@@ -297,7 +297,7 @@ const ROWS: &[Row] = &[
     (247, "waitid", Emulated(children::waitid)),
     (248, "add_key", Direct),
     (249, "request_key", Offloaded(Restarts)),
-    (250, "keyctl", Emulated(credentials::keyctl)),
+    (250, "keyctl", Emulated(namespaces::keyctl)),
     (251, "ioprio_set", Emulated(threads::about_kind_and_thread)),
     (252, "ioprio_get", Emulated(threads::about_kind_and_thread)),
     (253, "inotify_init", Emulated(files::opens)),
@@ -319,7 +319,7 @@ const ROWS: &[Row] = &[
     (269, "faccessat", Direct),
     (270, "pselect6", Emulated(select::pselect)),
     (271, "ppoll", Emulated(polling::ppoll)),
-    (272, "unshare", Emulated(files::unshare)),
+    (272, "unshare", Emulated(namespaces::change)),
     (273, "set_robust_list", Emulated(threads::set_robust_list)),
     (274, "get_robust_list", Emulated(threads::get_robust_list)),
     (275, "splice", Emulated(attempts::splice)),
@@ -355,7 +355,7 @@ const ROWS: &[Row] = &[
     (305, "clock_adjtime", Direct),
     (306, "syncfs", Offloaded(Never)),
     (307, "sendmmsg", Emulated(transfer::sendmmsg)),
-    (308, "setns", Emulated(files::unshare)),
+    (308, "setns", Emulated(namespaces::change)),
     (309, "getcpu", Direct),
     (310, "process_vm_readv", Direct),
     (311, "process_vm_writev", Direct),

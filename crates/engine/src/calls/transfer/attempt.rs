@@ -65,10 +65,10 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether poll(2) does not say that the call would wait. It says at most that a file takes some
-    /// bytes: a terminal, a FIFO that was opened by name, an event counter. Many files never report
-    /// that they can be written: `/dev/kmsg`, the permissions of fanotify(7). Some terminals end a
-    /// read without bytes.
+    /// Whether poll(2) does not say that the call would wait. It says at most that a file takes
+    /// some bytes: a terminal, a FIFO that was opened by name, an event counter. Many files never
+    /// report that they can be written: `/dev/kmsg`, the permissions of fanotify(7). Some terminals
+    /// end a read without bytes.
     pub(super) fn is_beyond_poll(&self) -> bool {
         match (self.direction, self.descriptor.kind(self.number)) {
             (Direction::Write, Kind::Polled | Kind::PolledReads) => true,
