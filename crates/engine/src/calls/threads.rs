@@ -144,7 +144,8 @@ pub(crate) fn about_thread(frame: &mut Frame) -> isize {
     }
 }
 
-/// Calls on a process, which any thread of the process stands for: kill(2), rt_sigqueueinfo(2).
+/// Calls on a process, which any thread of the process stands for: kill(2), rt_sigqueueinfo(2),
+/// process_vm_readv(2).
 pub(crate) fn about_process(frame: &mut Frame) -> isize {
     match translated(frame.rdi) {
         Some(0) if frame.rdi != 0 => {
