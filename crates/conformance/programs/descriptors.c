@@ -269,8 +269,11 @@ static int becomes(const char *state, struct ends *ends) {
     if (!strcmp(state, "new")) return 1;
     if (!strcmp(state, "gone")) return ends->other >= 0 && !close(ends->other);
     if (!strcmp(state, "filled")) return ends->other >= 0 && write(ends->other, "1234\n678", 8) == 8;
-    /* A terminal takes some bytes later. */
+    /* A terminal and a connection take some bytes later. */
+    int domain = 0;
+    socklen_t size = sizeof domain;
     if (isatty(ends->own)) return 0;
+    if (!getsockopt(ends->own, SOL_SOCKET, SO_DOMAIN, &domain, &size) && domain == AF_INET) return 0;
     fcntl(ends->own, F_SETFL, flags | O_NONBLOCK);
     long count = write(ends->own, &most, 8), total = count;
     while (count > 0 && total < 10000000) total += count = write(ends->own, bytes, 1024);
