@@ -30,7 +30,7 @@ def run(command, limit):
     folder = tempfile.mkdtemp(prefix="suite")
     os.chmod(folder, 0o777)
     script = f"mount -t tmpfs none /dev/shm; ulimit -S -c 0; {command}; exit $?"
-    apart = ["setpriv", "--bounding-set", FORBIDDEN, "unshare", "-f", "-p", "-i", "-m", "--mount-proc"]
+    apart = ["setpriv", "--bounding-set", FORBIDDEN, "unshare", "-f", "-p", "-i", "-m", "-u", "--mount-proc"]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             [*apart, "--kill-child=KILL", "sh", "-c", script],

@@ -244,3 +244,45 @@ TEST(unknown_calls_are_enosys) {
     CHECK(syscall(-1) == -1 && errno == ENOSYS);
     return 0;
 }
+
+static unsigned word_of_wait;
+static void *wait_as_shared(void *argument) {
+    struct timespec time = {20, 0};
+    long result = syscall(SYS_futex, &word_of_wait, FUTEX_WAIT, 0, &time);
+    return (void *)(result + (argument != NULL));
+}
+/* A wait that does not say that its word is private is not met by a wake that does. */
+TEST(futex_wakes_meet_waits_of_their_kind) {
+    pthread_t thread = start(wait_as_shared, NULL);
+    long woken = 0;
+    for (int index = 0; index < 20; index++) {
+        sleep_ms(1);
+        woken += syscall(SYS_futex, &word_of_wait, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1);
+    }
+    CHECK(woken == 0);
+    while (syscall(SYS_futex, &word_of_wait, FUTEX_WAKE, 1) == 0) sleep_ms(1);
+    CHECK(join(thread) == 0);
+    return 0;
+}
+
+static pid_t awaiting;
+static void *send_ignored(void *argument) {
+    for (int index = 0; index < 20; index++) {
+        sleep_ms(1);
+        syscall(SYS_tgkill, getpid(), awaiting, SIGUSR1);
+    }
+    return argument;
+}
+/* A signal that is ignored and not blocked is dropped, even if a thread awaits it. */
+TEST(an_ignored_signal_is_not_awaited) {
+    sigset_t set;
+    struct timespec time = {0, 60000000};
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    signal(SIGUSR1, SIG_IGN);
+    awaiting = gettid();
+    pthread_t thread = start(send_ignored, NULL);
+    CHECK(sigtimedwait(&set, NULL, &time) < 0 && errno == EAGAIN);
+    join(thread);
+    return 0;
+}

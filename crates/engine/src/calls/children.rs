@@ -1,10 +1,14 @@
 //! Waiting for child processes.
 
 use crate::entry::frame::Frame;
+use crate::kernel::lock::lock;
 use crate::kernel::plain::zeroed;
-use crate::kernel::sys::{error, failed, sys};
+use crate::kernel::sys::{BEGIN, RESTART, error, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload};
+use crate::schedule::thread::Pending;
+use crate::schedule::worker::current;
+use crate::signals::disposition::bit;
 
 /// wait4(2)
 pub(crate) fn wait4(frame: &mut Frame) -> isize {
@@ -29,7 +33,11 @@ pub(crate) fn wait4(frame: &mut Frame) -> isize {
         };
         let waited = wait_for_child(which.0, which.1, frame.rdx as i32);
         if failed(waited) {
-            return waited;
+            // As in the kernel, the child counts if its end has sent the signal.
+            return match now.pass() {
+                0 => interruption(waited),
+                result => result,
+            };
         }
     }
 }
@@ -45,6 +53,7 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
         };
     }
     let mut info: libc::siginfo_t = zeroed();
+    let mut interrupted = None;
     loop {
         let options = frame.r10 | libc::WNOHANG as usize;
         let result = sys!(SYS_waitid, frame.rdi, frame.rsi, &mut info, options, frame.r8);
@@ -55,10 +64,11 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
                 _ => result,
             };
         }
-        let waited = wait_for_child(frame.rdi as u32, frame.rsi as i32, frame.r10 as i32);
-        if failed(waited) {
-            return waited;
+        if let Some(result) = interrupted {
+            return result;
         }
+        let waited = wait_for_child(frame.rdi as u32, frame.rsi as i32, frame.r10 as i32);
+        interrupted = failed(waited).then(|| interruption(waited));
     }
 }
 
@@ -76,4 +86,24 @@ fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
         result if result == error(libc::ECHILD) => 0,
         result => result,
     }
+}
+
+/// The result of a call that a signal has interrupted. The signal of a child that has been waited
+/// for already comes late, because the kernel gave it to another worker. It does not end the call.
+fn interruption(result: isize) -> isize {
+    let mut locked = lock();
+    let thread = current();
+    let mask = thread.mask.get();
+    let mut signals = thread.pending.of(&mut locked).iter();
+    let late = result == RESTART && signals.all(|one| mask & bit(one.number) != 0 || is_late(one));
+    if late { BEGIN } else { result }
+}
+
+/// Whether this is the signal of a child that no longer exists.
+fn is_late(signal: &Pending) -> bool {
+    // SAFETY: the kernel wrote the fields of a child's signal, or others of the same size.
+    let child = unsafe { signal.info.si_pid() };
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    signal.number == libc::SIGCHLD
+        && sys!(SYS_waitid, libc::P_PID, child, 0, options, 0) == error(libc::ECHILD)
 }

@@ -95,6 +95,7 @@ fn wait_for(
 ) -> isize {
     let number = frame.rdi;
     let deadline = descriptor.socket_deadline(number, direction);
+    let mut over = None;
     loop {
         let seen = descriptor.seen(direction);
         let result = call();
@@ -102,12 +103,19 @@ fn wait_for(
             count_call();
             return result;
         }
+        if let Some(ending) = over {
+            return ending;
+        }
         let generation = descriptor.generation();
         let reason = descriptor.wait(&mut lock(), number, direction, deadline, seen);
         let Some(reason) = reason else {
             return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
         };
-        if let Some(result) = ended(frame, descriptor, generation, reason, deadline) {
+        let same_file = descriptor.generation() == generation;
+        over = ended(frame, descriptor, generation, reason, deadline);
+        // As in the kernel, what comes together with a signal or the deadline counts.
+        let last = same_file && matches!(reason, Reason::TimedOut | Reason::Interrupted);
+        if let Some(result) = over.filter(|_| !last) {
             return result;
         }
     }

@@ -16,7 +16,8 @@ use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{self, Interrupted, offload, offload_until};
-use crate::schedule::thread::{self, is_ours};
+use crate::schedule::in_place;
+use crate::schedule::thread::{self, MAIN, is_ours};
 use crate::schedule::worker::current;
 
 /// socket(2)
@@ -84,6 +85,9 @@ pub(crate) fn open(frame: &mut Frame) -> isize {
     let path = user::read_text(path_at, &mut buffer).unwrap_or(b"");
     if let Some((id, rest)) = task_path(path) {
         return open_task(id, rest, flags);
+    }
+    if task_folder::is_own_stat(path) && !current().is(&MAIN) {
+        return task_folder::open_stat_of_process();
     }
     let result = open_any(frame, flags, argument);
     if !failed(result) {
@@ -176,6 +180,9 @@ pub(crate) fn write_name(frame: &Frame, descriptor: &Descriptor) -> isize {
 
 /// Opens a file of any kind without waiting. A helper waits for the other end of a FIFO.
 fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -> isize {
+    if in_place::suits() {
+        return in_place::call(frame.number(), frame.arguments());
+    }
     let waits = flags & (libc::O_NONBLOCK | libc::O_PATH | libc::O_DIRECTORY) == 0
         && matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_WRONLY);
     let by_helper = || offload(frame.number(), frame.arguments(), Interrupted::Restarts);
@@ -292,15 +299,6 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
         (first..=end).filter(|number| !ours.contains(number)).for_each(registry::gone);
     }
     if frame.rdx as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
-        helpers::retire();
-    }
-    result
-}
-
-/// unshare(2), setns(2): existing helpers keep the old namespaces, so they take no more calls.
-pub(crate) fn unshare(frame: &mut Frame) -> isize {
-    let result = frame.pass();
-    if !failed(result) {
         helpers::retire();
     }
     result

@@ -103,6 +103,14 @@ fn from(held: Held<'_>, mut waiter: Option<WaiterRef>, key: usize) -> Option<Wai
     None
 }
 
+/// The key of waiters for a word. As in the kernel, a wait that says that the word is private does
+/// not meet a wake that does not. Converted programs have the lowest bit for keys of their own.
+fn key_of(word: usize, operation: i32) -> usize {
+    if operation & FUTEX_PRIVATE_FLAG != 0 { word } else { word | NOT_PRIVATE }
+}
+
+const NOT_PRIVATE: usize = 2;
+
 /// Wakes up to `most` waiters at `key` with one of `bits`. Returns how many waiters it woke.
 pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> isize {
     let mut woken = 0;
@@ -119,11 +127,11 @@ pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> 
         }
     }
     if IN_KERNEL.load(Ordering::SeqCst) > 0 {
-        for operation in [FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, FUTEX_WAKE_BITSET] {
-            let left = most as isize - woken;
-            if left > 0 {
-                woken += sys!(SYS_futex, key, operation, left, 0, 0, bits).max(0);
-            }
+        let is_private = key & NOT_PRIVATE == 0;
+        let operation = FUTEX_WAKE_BITSET | if is_private { FUTEX_PRIVATE_FLAG } else { 0 };
+        let left = most as isize - woken;
+        if left > 0 {
+            woken += sys!(SYS_futex, key & !NOT_PRIVATE, operation, left, 0, 0, bits).max(0);
         }
     }
     woken
@@ -158,15 +166,16 @@ pub(crate) fn futex(frame: &mut Frame) -> isize {
     if operation & FUTEX_PRIVATE_FLAG == 0 && !is_there(frame, command) {
         return EFAULT;
     }
+    let key = key_of(frame.rdi, operation);
     let result = match command {
         FUTEX_WAIT | FUTEX_WAIT_BITSET => wait(frame, operation, command),
-        FUTEX_WAKE => Ok(wake_at(&mut lock(), frame.rdi, (frame.rdx as i32).max(1), ANY)),
+        FUTEX_WAKE => Ok(wake_at(&mut lock(), key, (frame.rdx as i32).max(1), ANY)),
         FUTEX_WAKE_BITSET if frame.r9 as u32 == 0 => Err(EINVAL),
         FUTEX_WAKE_BITSET => {
-            Ok(wake_at(&mut lock(), frame.rdi, (frame.rdx as i32).max(1), frame.r9 as u32))
+            Ok(wake_at(&mut lock(), key, (frame.rdx as i32).max(1), frame.r9 as u32))
         }
-        FUTEX_REQUEUE | FUTEX_CMP_REQUEUE => requeue(frame, command),
-        FUTEX_WAKE_OP => wake_operation(frame),
+        FUTEX_REQUEUE | FUTEX_CMP_REQUEUE => requeue(frame, operation, command),
+        FUTEX_WAKE_OP => wake_operation(frame, operation),
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI => {
             own(frame, operation, command, is_shared)
         }
@@ -208,19 +217,19 @@ fn deadline(frame: &Frame, operation: i32, command: i32) -> Result<Nanoseconds, 
 }
 
 fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
-    let key = frame.rdi;
+    let word = frame.rdi;
     let bits = if command == FUTEX_WAIT { ANY } else { frame.r9 as u32 };
     if bits == 0 {
         return Err(EINVAL);
     }
     let deadline = deadline(frame, operation, command)?;
     let mut locked = lock();
-    if user::load_word(key)? != frame.rdx as u32 {
+    if user::load_word(word)? != frame.rdx as u32 {
         return Err(EAGAIN);
     }
     let thread = current();
-    thread.waits_for.set(key);
-    insert(&mut locked, thread, key, bits);
+    thread.waits_for.set(word);
+    insert(&mut locked, thread, key_of(word, operation), bits);
     let reason = park(&mut locked, deadline);
     // If a wake comes together with a signal or the deadline, the wake counts.
     let woken = !thread.futex_queued.get(locked.held());
@@ -234,12 +243,12 @@ fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
     }
 }
 
-fn requeue(frame: &Frame, command: i32) -> Result<isize, isize> {
-    let (from, to) = (frame.rdi, frame.r8);
+fn requeue(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
     let mut locked = lock();
-    if command == FUTEX_CMP_REQUEUE && user::load_word(from)? != frame.r9 as u32 {
+    if command == FUTEX_CMP_REQUEUE && user::load_word(frame.rdi)? != frame.r9 as u32 {
         return Err(EAGAIN);
     }
+    let [from, to] = [frame.rdi, frame.r8].map(|word| key_of(word, operation));
     let woken = wake_at(&mut locked, from, frame.rdx as i32, ANY);
     let mut moved = 0;
     let most = frame.r10 as i32 as isize;
@@ -259,7 +268,7 @@ fn requeue(frame: &Frame, command: i32) -> Result<isize, isize> {
 
 /// `FUTEX_WAKE_OP`: changes a second word and wakes waiters at the first. Also wakes waiters at the
 /// second word if its old value asks for that.
-fn wake_operation(frame: &Frame) -> Result<isize, isize> {
+fn wake_operation(frame: &Frame, flags: i32) -> Result<isize, isize> {
     let encoded = frame.r9 as u32;
     let signed = |shift: u32| ((encoded << (20 - shift)) as i32) >> 20;
     let mut operand = signed(12) as u32;
@@ -288,9 +297,10 @@ fn wake_operation(frame: &Frame) -> Result<isize, isize> {
         5 => old >= compared,
         _ => return Err(ENOSYS),
     };
-    let mut woken = wake_at(&mut locked, frame.rdi, frame.rdx as i32, ANY);
+    let [first, second] = [frame.rdi, frame.r8].map(|word| key_of(word, flags));
+    let mut woken = wake_at(&mut locked, first, frame.rdx as i32, ANY);
     if holds {
-        woken += wake_at(&mut locked, frame.r8, frame.r10 as i32, ANY);
+        woken += wake_at(&mut locked, second, frame.r10 as i32, ANY);
     }
     Ok(woken)
 }
@@ -435,7 +445,7 @@ fn give_up(
     }
     user::update_word(word, |value| (value & FUTEX_WAITERS) | FUTEX_OWNER_DIED)?;
     if value & FUTEX_WAITERS != 0 {
-        wake_at(locked, word, 1, ANY);
+        wake_any_kind(locked, word, 1);
         if shared_memory::contains(locked, word) {
             sys!(SYS_futex, word, FUTEX_WAKE, 1);
         }
@@ -443,12 +453,18 @@ fn give_up(
     Ok(())
 }
 
+/// Wakes waiters for a word, whether or not they have said that it is private.
+fn wake_any_kind(locked: &mut Locked, word: usize, most: i32) {
+    let woken = wake_at(locked, word | NOT_PRIVATE, most, ANY);
+    wake_at(locked, word, most.saturating_sub(woken as i32), ANY);
+}
+
 /// Clears the ending thread's `CLONE_CHILD_CLEARTID` word, and wakes the thread that joins it.
 pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
     if user::write(word, &0u32) == Err(EFAULT) {
         return;
     }
-    wake_at(locked, word, i32::MAX, ANY);
+    wake_any_kind(locked, word, i32::MAX);
     if shared_memory::contains(locked, word) {
         sys!(SYS_futex, word, FUTEX_WAKE, 1);
     }

@@ -2,8 +2,18 @@
 //! sigsuspend(2).
 
 use crate::kernel::lock::lock;
+use crate::kernel::sys::EINVAL;
+use crate::kernel::user;
 use crate::schedule::worker::current;
 use crate::signals::handling::{assign_held, set_mask};
+
+/// The mask at an address, if there is one. The kernel accepts masks of one size alone.
+pub(crate) fn read(address: usize, size: usize) -> Result<Option<u64>, isize> {
+    if address != 0 && size != size_of::<u64>() {
+        return Err(EINVAL);
+    }
+    user::read_optional(address)
+}
 
 /// Runs a call with another mask, if there is one. The runtime of a converted program manages the
 /// masks of its tasks.

@@ -2,25 +2,29 @@
 //! `entry/table.rs` leads to a function here.
 //!
 //! ```text
-//!   transfer connections attempts        bytes   files mappings task_folder numbers, memory, /proc
-//!   polling masked rings socket_timeouts waits   futex shared_memory rseq    locks and joins
-//!   processes children threads tasks     lives   signals credentials         masks, users
+//!   transfer positioned connections attempts  bytes  files mappings task_folder  numbers, memory, /proc
+//!   polling select masked rings socket_timeouts  waits  futex shared_memory rseq   locks and joins
+//!   processes children threads tasks clocks  lives  signals credentials namespaces  masks, users
 //! ```
 //!
 //! A call reads and writes the program's memory by `kernel/user.rs` alone, and waits by `schedule`.
 
 pub(crate) mod attempts;
 pub(crate) mod children;
+pub(crate) mod clocks;
 pub(crate) mod connections;
 pub(crate) mod credentials;
 pub(crate) mod files;
 pub(crate) mod futex;
 pub(crate) mod mappings;
 pub(crate) mod masked;
+pub(crate) mod namespaces;
 pub(crate) mod polling;
+pub(crate) mod positioned;
 pub(crate) mod processes;
 pub(crate) mod rings;
 pub(crate) mod rseq;
+pub(crate) mod select;
 pub(crate) mod shared_memory;
 pub(crate) mod signals;
 pub(crate) mod socket_timeouts;

@@ -1,9 +1,7 @@
-//! Calls that wait for several events, or for time: poll, select, epoll, sleeps, rings.
+//! Calls that wait for several events, or for time: poll, epoll, sleeps.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-
-use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI};
 
 use crate::calls::masked;
 use crate::descriptors::closed;
@@ -13,9 +11,10 @@ use crate::descriptors::registry::{self, Direction};
 use crate::entry::frame::Frame;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
 use crate::kernel::lock::lock;
-use crate::kernel::sys::{self, EINTR, EINVAL, SUSPENDED, failed, sys};
+use crate::kernel::sys::{self, EINTR, EINVAL, RESTART, SUSPENDED, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
+use crate::schedule::in_place;
 use crate::schedule::pump::{self, count_call, give_turn};
 use crate::schedule::scheduler::park;
 use crate::schedule::waiter::Reason;
@@ -23,7 +22,7 @@ use crate::schedule::worker::{current, first_deadline, waiter};
 
 /// How long a call may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Limit {
+pub(crate) enum Limit {
     /// Not at all.
     Now,
     Until(Nanoseconds),
@@ -39,7 +38,7 @@ impl Limit {
         }
     }
 
-    fn of(time: Option<libc::timespec>) -> Result<Self, isize> {
+    pub(crate) fn of(time: Option<libc::timespec>) -> Result<Self, isize> {
         match time {
             None => Ok(Self::Forever),
             Some(time) if !clock::valid(&time) => Err(EINVAL),
@@ -48,7 +47,7 @@ impl Limit {
         }
     }
 
-    fn deadline(self) -> Nanoseconds {
+    pub(crate) fn deadline(self) -> Nanoseconds {
         match self {
             Self::Until(deadline) => deadline,
             Self::Now | Self::Forever => NEVER,
@@ -57,7 +56,7 @@ impl Limit {
 }
 
 /// The most descriptors that a poll may name. The kernel's own limit is the limit of open files.
-const MOST: usize = 1 << 20;
+pub(crate) const MOST: usize = 1 << 20;
 
 /// poll(2)
 pub(crate) fn poll(frame: &mut Frame) -> isize {
@@ -68,7 +67,7 @@ pub(crate) fn poll(frame: &mut Frame) -> isize {
 pub(crate) fn ppoll(frame: &mut Frame) -> isize {
     let parse = || -> Result<_, isize> {
         let limit = Limit::of(user::read_optional(frame.rdx)?)?;
-        Ok((limit, user::read_optional::<u64>(frame.r10)?))
+        Ok((limit, masked::read(frame.r10, frame.r8)?))
     };
     let (limit, mask) = match parse() {
         Ok(parsed) => parsed,
@@ -82,7 +81,7 @@ pub(crate) fn ppoll(frame: &mut Frame) -> isize {
 }
 
 /// The kernel does not write the remaining time back (`STICKY_TIMEOUTS`).
-static LIMITS_STAY: AtomicBool = AtomicBool::new(false);
+pub(crate) static LIMITS_STAY: AtomicBool = AtomicBool::new(false);
 
 /// personality(2): decides whether calls report how much of a time limit was left.
 pub(crate) fn personality(frame: &mut Frame) -> isize {
@@ -95,7 +94,7 @@ pub(crate) fn personality(frame: &mut Frame) -> isize {
 }
 
 /// Writes back how much of the time limit was left, as the kernel does.
-fn write_back(address: usize, limit: Limit) {
+pub(crate) fn write_back(address: usize, limit: Limit) {
     if address != 0
         && !LIMITS_STAY.load(Ordering::Relaxed)
         && let Limit::Until(deadline) = limit
@@ -141,7 +140,7 @@ fn read_polls(list: usize, count: usize) -> Result<Vec<libc::pollfd>, isize> {
 }
 
 /// Parks until one of the descriptors has an event.
-fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Reason {
+pub(crate) fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Reason {
     let waiter = waiter();
     let mut locked = lock();
     let mut nodes = Vec::with_capacity(polls.len());
@@ -175,171 +174,6 @@ fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Re
     reason
 }
 
-/// select(2)
-pub(crate) fn select(frame: &mut Frame) -> isize {
-    let time = match user::read_optional::<libc::timeval>(frame.r8) {
-        Ok(time) => time,
-        Err(fault) => return fault,
-    };
-    let time = time.map(|time| libc::timespec {
-        tv_sec: time.tv_sec + time.tv_usec / 1_000_000,
-        tv_nsec: time.tv_usec % 1_000_000 * 1000,
-    });
-    let limit = match Limit::of(time) {
-        Ok(limit) => limit,
-        Err(error) => return error,
-    };
-    let result = wait_for_sets(frame, limit, None);
-    if frame.r8 != 0
-        && result != SUSPENDED
-        && !LIMITS_STAY.load(Ordering::Relaxed)
-        && let Limit::Until(deadline) = limit
-    {
-        let left = clock::left(deadline);
-        let left = libc::timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
-        let _unchanged = user::write(frame.r8, &left);
-    }
-    result
-}
-
-/// pselect6(2)
-pub(crate) fn pselect(frame: &mut Frame) -> isize {
-    let parse = || -> Result<_, isize> {
-        let limit = Limit::of(user::read_optional(frame.r8)?)?;
-        let mask = match user::read_optional::<[u64; 2]>(frame.r9)? {
-            Some([at, _]) => user::read_optional::<u64>(at as usize)?,
-            None => None,
-        };
-        Ok((limit, mask))
-    };
-    match parse() {
-        Ok((limit, mask)) => {
-            let result = wait_for_sets(frame, limit, mask);
-            if result != SUSPENDED {
-                write_back(frame.r8, limit);
-            }
-            result
-        }
-        Err(error) => error,
-    }
-}
-
-/// Copies of the sets that a select names.
-struct Sets {
-    addresses: [usize; 3],
-    words: [Vec<u64>; 3],
-}
-
-/// The events that a descriptor in each set waits for.
-const SET_EVENTS: [i16; 3] =
-    [POLLIN | POLLHUP | POLLERR | POLLNVAL, POLLOUT | POLLERR | POLLNVAL, POLLPRI | POLLNVAL];
-
-impl Sets {
-    fn read(frame: &Frame) -> Result<Self, isize> {
-        let count = frame.rdi as i32;
-        if count < 0 {
-            return Err(EINVAL);
-        }
-        let words = (count as usize).min(MOST).div_ceil(64);
-        let addresses = [frame.rsi, frame.rdx, frame.r10];
-        let mut sets = Self { addresses, words: Default::default() };
-        for (address, set) in addresses.into_iter().zip(&mut sets.words) {
-            if address != 0 {
-                set.resize(words, 0);
-                user::read_slice(address, set)?;
-                let beyond = words * 64 - count as usize;
-                if let Some(last) = set.last_mut() {
-                    *last &= u64::MAX >> beyond;
-                }
-            }
-        }
-        Ok(sets)
-    }
-
-    /// One entry for each descriptor in a set.
-    fn polls(&self) -> Vec<libc::pollfd> {
-        let mut polls = Vec::new();
-        let words = self.words.iter().map(Vec::len).max().unwrap_or(0);
-        for word in 0..words {
-            let in_set = |set: usize| self.words[set].get(word).copied().unwrap_or(0);
-            let mut any = in_set(0) | in_set(1) | in_set(2);
-            while any != 0 {
-                let bit = any.trailing_zeros();
-                any &= any - 1;
-                let events = (0..3)
-                    .filter(|&set| in_set(set) >> bit & 1 != 0)
-                    .fold(0, |events, set| events | SET_EVENTS[set]);
-                polls.push(libc::pollfd {
-                    fd: (word * 64) as i32 + bit as i32,
-                    events,
-                    revents: 0,
-                });
-            }
-        }
-        polls
-    }
-
-    /// Writes the sets of the descriptors that are ready. Returns how many bits are set.
-    fn write(&mut self, polls: &[libc::pollfd]) -> Result<isize, isize> {
-        let mut bits = 0;
-        let asked = core::mem::take(&mut self.words);
-        for (set, (asked, events)) in asked.into_iter().zip(SET_EVENTS).enumerate() {
-            let mut ready = alloc::vec![0u64; asked.len()];
-            for poll in polls {
-                let (word, bit) = (poll.fd as usize / 64, poll.fd as usize % 64);
-                let wanted = asked.get(word).is_some_and(|word| word >> bit & 1 != 0);
-                if wanted && poll.revents & events != 0 {
-                    ready[word] |= 1 << bit;
-                    bits += 1;
-                }
-            }
-            if self.addresses[set] != 0 {
-                user::write_slice(self.addresses[set], &ready)?;
-            }
-        }
-        Ok(bits)
-    }
-}
-
-fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
-    let _masked = masked::with(mask);
-    let mut sets = match Sets::read(frame) {
-        Ok(sets) => sets,
-        Err(error) => return error,
-    };
-    let mut polls = sets.polls();
-    let mut waited = false;
-    let mut over = Reason::Woken;
-    loop {
-        let seen = registry::all_seen();
-        let count = polls.len();
-        let ready = sys!(SYS_poll, &mut polls[..], count, 0);
-        if failed(ready) {
-            return ready;
-        }
-        // A descriptor that is closed while the call waits counts as ready, as in the kernel.
-        if !waited && polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
-            return sys::EBADF;
-        }
-        waited = true;
-        if ready > 0 || limit == Limit::Now || over == Reason::TimedOut {
-            if ready > 0 {
-                count_call();
-            } else if limit == Limit::Now {
-                give_turn();
-            }
-            return sets.write(&polls).unwrap_or_else(|fault| fault);
-        }
-        if over == Reason::Interrupted {
-            return EINTR;
-        }
-        over = park_for_all(&polls, limit.deadline(), seen);
-        if over == Reason::Suspended {
-            return SUSPENDED;
-        }
-    }
-}
-
 /// epoll_wait(2)
 pub(crate) fn epoll_wait(frame: &mut Frame) -> isize {
     wait_for_epoll(frame, Limit::milliseconds(frame.r10 as i32), None)
@@ -347,7 +181,7 @@ pub(crate) fn epoll_wait(frame: &mut Frame) -> isize {
 
 /// epoll_pwait(2)
 pub(crate) fn epoll_pwait(frame: &mut Frame) -> isize {
-    match user::read_optional(frame.r8) {
+    match masked::read(frame.r8, frame.r9) {
         Ok(mask) => wait_for_epoll(frame, Limit::milliseconds(frame.r10 as i32), mask),
         Err(fault) => fault,
     }
@@ -356,7 +190,7 @@ pub(crate) fn epoll_pwait(frame: &mut Frame) -> isize {
 /// epoll_pwait2(2)
 pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
     let parse =
-        || Ok((Limit::of(user::read_optional(frame.r10)?)?, user::read_optional(frame.r8)?));
+        || Ok((Limit::of(user::read_optional(frame.r10)?)?, masked::read(frame.r8, frame.r9)?));
     match parse() {
         Ok((limit, mask)) => wait_for_epoll(frame, limit, mask),
         Err(error) => error,
@@ -366,12 +200,17 @@ pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
 fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     let number = frame.rdi;
     let _masked = masked::with(mask);
+    let mut over = None;
     loop {
         let seen = registry::get(number).map(|descriptor| descriptor.seen(Direction::Read));
         let ready = sys!(SYS_epoll_wait, number, frame.rsi, frame.rdx, 0);
         if ready != 0 {
             count_call();
             return ready;
+        }
+        // As in the kernel, events that come together with a signal count.
+        if let Some(ending) = over {
+            return ending;
         }
         let (descriptor, seen) = match (registry::get(number), seen) {
             (Some(descriptor), Some(seen)) if limit != Limit::Now => (descriptor, seen),
@@ -380,6 +219,9 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
                 return 0;
             }
         };
+        if in_place::suits() {
+            return wait_in_place(frame, limit);
+        }
         descriptor.kind(number);
         let deadline = limit.deadline();
         let generation = descriptor.generation();
@@ -394,9 +236,24 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
                 }
             }
             Some(Reason::Woken) => {}
-            Some(Reason::TimedOut) => return 0,
-            Some(Reason::Interrupted) => return EINTR,
+            Some(Reason::TimedOut) => over = Some(0),
+            Some(Reason::Interrupted) => over = Some(EINTR),
         }
+    }
+}
+
+/// Waits in the program's own epoll. With `EPOLLEXCLUSIVE`, the kernel then wakes one of several
+/// processes.
+fn wait_in_place(frame: &Frame, limit: Limit) -> isize {
+    let time = match limit {
+        Limit::Until(deadline) => Some(clock::left(deadline)),
+        Limit::Now | Limit::Forever => None,
+    };
+    let time_at = time.as_ref().map_or(0, |time| &raw const *time as usize);
+    let arguments = [frame.rdi, frame.rsi, frame.rdx, time_at, 0, 8];
+    match in_place::call(libc::SYS_epoll_pwait2, arguments) {
+        RESTART => EINTR,
+        result => result,
     }
 }
 

@@ -1,8 +1,9 @@
 //! The system calls about signals.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::calls::credentials;
+use crate::calls::files;
 use crate::calls::masked;
 use crate::calls::threads;
 use crate::descriptors::registry::{self, Direction, Kind};
@@ -24,6 +25,7 @@ use crate::signals::handling::{
     take_process_signal,
 };
 use crate::signals::info;
+use crate::signals::masks;
 
 /// The signal by which libc announces a change of credentials to every thread.
 const SETXID_SIGNAL: i32 = 33;
@@ -96,6 +98,9 @@ pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
 /// rt_sigsuspend(2)
 pub(crate) fn rt_sigsuspend(frame: &mut Frame) -> isize {
     result(|| {
+        if frame.rsi != size_of::<u64>() {
+            return Err(EINVAL);
+        }
         let mask: u64 = user::read(frame.rdi)?;
         let _masked = masked::with_mask(mask);
         while park(&mut lock(), NEVER) != Reason::Interrupted {}
@@ -123,6 +128,9 @@ pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
 /// rt_sigtimedwait(2)
 pub(crate) fn rt_sigtimedwait(frame: &mut Frame) -> isize {
     result(|| {
+        if frame.r10 != size_of::<u64>() {
+            return Err(EINVAL);
+        }
         let set: u64 = user::read(frame.rdi)?;
         let deadline = match user::read_optional::<libc::timespec>(frame.rdx)? {
             Some(time) if !clock::valid(&time) => return Err(EINVAL),
@@ -326,7 +334,7 @@ fn send(
     }
     let action = handling::action(&mut locked, number);
     let blocked = thread.mask.get() & bit(number) != 0;
-    if !action.runs() && !blocked && thread.awaited.get() & bit(number) == 0 {
+    if !action.runs() && !blocked {
         if !action.ignores(number) {
             act_by_default(number);
         }
@@ -337,8 +345,38 @@ fn send(
     }
     let mut info = info.unwrap_or_else(|| from_us(number, libc::SI_TKILL));
     info.si_signo = number;
-    add_pending(&mut locked, thread, Pending { number, info });
+    if !blocked || !leave_to_kernel(number, &info) {
+        add_pending(&mut locked, thread, Pending { number, info });
+    }
     0
+}
+
+/// The signals that some signalfd(2) reports.
+static REPORTED: AtomicU64 = AtomicU64::new(0);
+
+/// signalfd(2) and signalfd4(2)
+pub(crate) fn signalfd(frame: &mut Frame) -> isize {
+    if let Ok(set) = user::read::<u64>(frame.rsi) {
+        REPORTED.fetch_or(set, Ordering::Relaxed);
+        let mut locked = lock();
+        let reported = set & masks::wanted();
+        while let Some(waiting) = take_pending(&mut locked, current(), reported) {
+            leave_to_kernel(waiting.number, &waiting.info);
+        }
+    }
+    files::opens(frame)
+}
+
+/// Hands a signal for a thread that blocks it to the kernel, since the kernel's descriptors report
+/// signals that the kernel holds. Every thread blocks the signal, so it waits for the process.
+/// Returns whether the kernel has the signal.
+fn leave_to_kernel(number: i32, info: &libc::siginfo_t) -> bool {
+    if REPORTED.load(Ordering::Relaxed) & masks::wanted() & bit(number) == 0 {
+        return false;
+    }
+    let process = MAIN.id.get();
+    !failed(sys!(SYS_rt_sigqueueinfo, process, number, info))
+        || !failed(sys!(SYS_kill, process, number))
 }
 
 /// How many signals may wait (`RLIMIT_SIGPENDING`).

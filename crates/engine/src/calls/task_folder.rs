@@ -1,12 +1,14 @@
 //! `/proc/self/task`, as the program would see it natively: the kernel does not know our threads.
 
+use core::ffi::CStr;
+
 use crate::descriptors::facts;
 use crate::descriptors::registry;
 use crate::entry::frame::Frame;
 use crate::kernel::lock::lock;
-use crate::kernel::sys::{failed, sys};
+use crate::kernel::sys::{EINVAL, failed, sys};
 use crate::kernel::user;
-use crate::schedule::thread::{self, ThreadRef};
+use crate::schedule::thread::{self, MAIN, ThreadRef};
 use crate::schedule::waiter::State;
 
 /// The threads below the folder's own two entries.
@@ -15,17 +17,18 @@ const FIRST_PLACE: usize = 2;
 /// Takes note of a newly opened folder, if the folder lists our threads.
 pub(crate) fn opened(path: &[u8], number: isize) {
     let path = path.strip_suffix(b"/").unwrap_or(path);
-    let ours = path == b"/proc/self/task"
-        || path.strip_prefix(b"/proc/").and_then(|rest| rest.strip_suffix(b"/task")).is_some_and(
-            |process| {
-                let process = core::str::from_utf8(process).ok().and_then(|text| text.parse().ok());
-                process == Some(sys!(SYS_getpid))
-            },
-        );
+    let process = path.strip_prefix(b"/proc/").and_then(|rest| rest.strip_suffix(b"/task"));
+    let ours = process.is_some_and(is_own);
     if ours && let Some(descriptor) = registry::get(number as usize) {
         descriptor.kind(number as usize);
         descriptor.set(facts::LISTS_THREADS);
     }
+}
+
+/// Whether the name of a folder of `/proc` means this process.
+fn is_own(name: &[u8]) -> bool {
+    let number = core::str::from_utf8(name).ok().and_then(|text| text.parse().ok());
+    name == b"self" || number == Some(sys!(SYS_getpid))
 }
 
 /// getdents64(2)
@@ -102,26 +105,50 @@ pub(crate) fn decimal(mut number: i32, room: &mut [u8; 12]) -> &[u8] {
 /// A thread's `stat` file: the kernel thread's, with the thread's own number, name and state.
 pub(crate) fn open_stat(thread: ThreadRef) -> isize {
     let mut text = [0u8; 1024];
-    let opened = sys!(SYS_openat, libc::AT_FDCWD, c"/proc/thread-self/stat", libc::O_RDONLY);
-    if failed(opened) {
-        return opened;
-    }
-    let length = sys!(SYS_read, opened, &mut text, text.len()).max(0) as usize;
-    sys!(SYS_close, opened);
-    // The name may contain anything, so the last bracket ends it; a blank and the state follow.
-    let rest = text[..length]
-        .iter()
-        .rposition(|&byte| byte == b')')
-        .map_or(length, |at| (at + 3).min(length));
+    let (text, state_at) = match read_stat(c"/proc/thread-self/stat", &mut text) {
+        Ok(read) => read,
+        Err(error) => return error,
+    };
     let locked = lock();
     let (name, state) = (thread.name.get(locked.held()), thread.state.get(locked.held()));
     drop(locked);
     let name = &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())];
     let mut digits = [0; 12];
-    let state = [letter(state)];
     let id = decimal(thread.id.get(), &mut digits);
-    let parts = [id, b" (", name, b") ", &state, &text[rest..length]];
-    file_of(&parts)
+    file_of(&[id, b" (", name, b") ", &[letter(state)], &text[state_at + 1..]])
+}
+
+/// Whether this path names the `stat` file of the process.
+pub(crate) fn is_own_stat(path: &[u8]) -> bool {
+    let process = path.strip_prefix(b"/proc/").and_then(|rest| rest.strip_suffix(b"/stat"));
+    process.is_some_and(is_own)
+}
+
+/// The `stat` file of the process, with the state of the main thread. The kernel thread with the
+/// number of the process may run another thread.
+pub(crate) fn open_stat_of_process() -> isize {
+    let mut text = [0u8; 1024];
+    let (text, state_at) = match read_stat(c"/proc/self/stat", &mut text) {
+        Ok(read) => read,
+        Err(error) => return error,
+    };
+    let state = MAIN.state.get(lock().held());
+    file_of(&[&text[..state_at], &[letter(state)], &text[state_at + 1..]])
+}
+
+/// Reads a `stat` file. Returns the text, and where the state stands in it.
+fn read_stat<'a>(path: &CStr, room: &'a mut [u8; 1024]) -> Result<(&'a [u8], usize), isize> {
+    let opened = sys!(SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY);
+    if failed(opened) {
+        return Err(opened);
+    }
+    let length = sys!(SYS_read, opened, &mut *room, room.len()).max(0) as usize;
+    sys!(SYS_close, opened);
+    let text = &room[..length];
+    // The name may contain anything, so the last bracket ends it; a blank and the state follow.
+    let name_end = text.iter().rposition(|&byte| byte == b')');
+    let state_at = name_end.map(|at| at + 2).filter(|&at| at < length).ok_or(EINVAL)?;
+    Ok((text, state_at))
 }
 
 /// The state, as `stat` has it.

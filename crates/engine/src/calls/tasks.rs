@@ -41,7 +41,7 @@ pub(crate) fn call(frame: &Frame) -> isize {
         5 => wait(frame),
         6 => futex::wake_at(&mut lock(), frame.rdi, frame.rsi as i32, futex::ANY),
         7 => interrupt(frame),
-        8 => processor_time::time_of_current() as isize,
+        8 => processor_time::of(&mut lock(), current()) as isize,
         _ => ENOSYS,
     }
 }

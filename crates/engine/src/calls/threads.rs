@@ -9,7 +9,7 @@ use crate::kernel::lock::lock;
 use crate::kernel::sys::{self, EINVAL, failed, sys};
 use crate::kernel::user;
 use crate::schedule::every_worker;
-use crate::schedule::thread::{self, MAIN, is_ours};
+use crate::schedule::thread::{self, MAIN, ThreadRef, is_ours};
 use crate::schedule::worker::{current, worker};
 
 /// gettid(2)
@@ -144,7 +144,8 @@ pub(crate) fn about_thread(frame: &mut Frame) -> isize {
     }
 }
 
-/// Calls on a process, which any thread of the process stands for: kill(2), rt_sigqueueinfo(2).
+/// Calls on a process, which any thread of the process stands for: kill(2), rt_sigqueueinfo(2),
+/// process_vm_readv(2).
 pub(crate) fn about_process(frame: &mut Frame) -> isize {
     match translated(frame.rdi) {
         Some(0) if frame.rdi != 0 => {
@@ -167,6 +168,42 @@ pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
             other.pass()
         }
         None => sys::ESRCH,
+    }
+}
+
+/// getpriority(2): a thread's priority stays what it asked for, whatever worker runs it. The kernel
+/// counts from 20 down.
+pub(crate) fn getpriority(frame: &mut Frame) -> isize {
+    let asked = own_thread(frame).and_then(|thread| thread.nice.get(lock().held()));
+    asked.map_or_else(|| about_kind_and_thread(frame), |nice| 20 - nice as isize)
+}
+
+/// setpriority(2): changes the priority of the worker. The engine remembers what the thread asked
+/// for.
+pub(crate) fn setpriority(frame: &mut Frame) -> isize {
+    let Some(thread) = own_thread(frame) else { return about_kind_and_thread(frame) };
+    let before = 20 - sys!(SYS_getpriority, libc::PRIO_PROCESS, 0) as i32;
+    let result = about_kind_and_thread(frame);
+    if !failed(result) {
+        let mut locked = lock();
+        let mut each = thread::each(&mut locked);
+        while let Some(other) = each.next(locked.held()) {
+            let nice = other.nice.get(locked.held()).unwrap_or(before);
+            other.nice.set(locked.held(), Some(nice));
+        }
+        thread.nice.set(locked.held(), Some((frame.rdx as i32).clamp(-20, 19)));
+    }
+    result
+}
+
+/// The thread of ours that a call on priorities names.
+fn own_thread(frame: &Frame) -> Option<ThreadRef> {
+    if frame.rdi as u32 != libc::PRIO_PROCESS {
+        return None;
+    }
+    match frame.rsi as i32 {
+        0 => Some(current()),
+        id => thread::find(&mut lock(), id),
     }
 }
 

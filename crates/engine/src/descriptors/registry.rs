@@ -32,8 +32,10 @@ pub(crate) enum Kind {
     Message,
     /// A pipe, or another file that takes `RWF_NOWAIT`.
     Pipe,
-    /// A file that can be polled and nothing more: terminals, devices.
+    /// A file that can be polled and nothing more: terminals, devices, FIFOs opened by name.
     Polled,
+    /// A file that takes `RWF_NOWAIT` for reads alone: event counters.
+    PolledReads,
     /// A file that is always ready: regular files, directories.
     Direct,
     /// A file to which the program writes the name of a thread (`/proc/self/task/…/comm`).
@@ -240,7 +242,8 @@ impl Descriptor {
             2 => Kind::Message,
             3 => Kind::Pipe,
             4 => Kind::Polled,
-            5 => Kind::Direct,
+            5 => Kind::PolledReads,
+            6 => Kind::Direct,
             _ => Kind::Name,
         }
     }
@@ -262,6 +265,7 @@ impl Descriptor {
                 if kind == libc::SOCK_STREAM { Kind::Stream } else { Kind::Message }
             }
             libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Kind::Direct,
+            libc::S_IFCHR if is_always_ready(status.st_rdev) => Kind::Direct,
             // Events, timers and signals have no type; most take `RWF_NOWAIT` as pipes do.
             _ => Kind::Pipe,
         };
@@ -397,6 +401,13 @@ impl Descriptor {
         let polls = !self.polls.load(Ordering::Relaxed).is_null();
         polls || self.read.is_waited_for() || self.write.is_waited_for()
     }
+}
+
+/// Whether a device never waits: `/dev/null`, `zero`, `full` and `urandom`. With `RWF_NOWAIT`, long
+/// reads would end early.
+fn is_always_ready(device: libc::dev_t) -> bool {
+    const MEMORY: u32 = 1;
+    libc::major(device) == MEMORY && matches!(libc::minor(device), 3 | 5 | 7 | 9)
 }
 
 /// Records a descriptor that the program opened just now.

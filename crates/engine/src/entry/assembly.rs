@@ -59,6 +59,14 @@ global_asm!(
     "jmp *%rcx",
     ".cfi_endproc", ".size duality_entry, . - duality_entry",
 
+    // From the kernel's shared object. The engine calls functions there too, and its own calls go
+    // to the kernel. `rcx` is kept beneath the red zone.
+    ".globl duality_entry_clock", ".hidden duality_entry_clock",
+    "duality_entry_clock:",
+    "cmpl $0, %gs:{in_engine}", "je duality_entry",
+    "mov %rcx, -136(%rsp)", "syscall", "mov -136(%rsp), %rcx",
+    "jmp *%rcx",
+
     // Keeps the vector registers too, in an area of XSAVE beneath the red zone. The red zone has
     // moved, but what the program keeps there stays where it is.
     ".globl duality_entry_vectors", ".hidden duality_entry_vectors",
@@ -188,6 +196,26 @@ global_asm!(
     "call {worker_loop}", "ud2",
     "4: ret",
 
+    // wait(arguments: *const [usize; 6], number) -> result: makes a call that may block. A signal
+    // that comes between the marks ends the call: the handler sends the thread to the last label.
+    // A signal before the first mark has left its bit in `attention`. The kernel has a call that it
+    // would restart begin at its `syscall` again, which lies between the marks too.
+    ".globl duality_wait", ".hidden duality_wait",
+    "duality_wait:",
+    "mov %rdi, %r11", "mov %rsi, %rax",
+    "mov (%r11), %rdi", "mov 8(%r11), %rsi", "mov 16(%r11), %rdx", "mov 24(%r11), %r10",
+    "mov 32(%r11), %r8", "mov 40(%r11), %r9",
+    ".globl duality_wait_begin", ".hidden duality_wait_begin",
+    "duality_wait_begin:",
+    "cmpl $0, %gs:{attention}",
+    "jne duality_wait_interrupted",
+    "syscall",
+    ".globl duality_wait_end", ".hidden duality_wait_end",
+    "duality_wait_end:",
+    "ret",
+    ".globl duality_wait_interrupted", ".hidden duality_wait_interrupted",
+    "duality_wait_interrupted: mov ${restart}, %rax", "ret",
+
     // The area that glibc has registered for restartable sequences, as an offset from the thread's
     // storage; zero where there is none.
     ".weak __rseq_offset",
@@ -229,5 +257,6 @@ global_asm!(
     attention = const crate::schedule::worker::ATTENTION_OFFSET,
     mask_is_stale = const crate::schedule::worker::MASK_IS_STALE_OFFSET,
     xsave_bytes = sym crate::entry::vectors::XSAVE_BYTES,
+    restart = const crate::kernel::sys::RESTART,
     options(att_syntax)
 );

@@ -9,7 +9,7 @@ use crate::entry::settings;
 use crate::entry::table::{self, CLASSES, Class};
 use crate::kernel::clock;
 use crate::kernel::lock::Locked;
-use crate::kernel::sys::{RESTART, sys};
+use crate::kernel::sys::{BEGIN, RESTART, sys};
 use crate::schedule::helpers::{Interrupted, offload};
 use crate::schedule::pump;
 use crate::schedule::ticks;
@@ -96,7 +96,7 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
         let quiet = !undelivered::any()
             && thread.deliverable() == 0
             && thread.mask_after.get().is_none()
-            && result != RESTART;
+            && !matches!(result, RESTART | BEGIN);
         if quiet && !flood::is_sealed() {
             return result;
         }

@@ -96,6 +96,7 @@ impl Frame {
 unsafe extern "C" {
     pub(crate) fn duality_entry();
     pub(crate) fn duality_entry_vectors();
+    pub(crate) fn duality_entry_clock();
     fn duality_vectors_after();
     fn duality_vectors_again();
     fn duality_vectors_leave();
@@ -108,6 +109,10 @@ unsafe extern "C" {
     fn duality_resume_begin();
     fn duality_resume_end();
     pub(crate) fn duality_clone(flags: usize, stack: usize) -> isize;
+    pub(crate) fn duality_wait(arguments: *const Arguments, number: i64) -> isize;
+    fn duality_wait_begin();
+    fn duality_wait_end();
+    fn duality_wait_interrupted();
     pub(crate) fn duality_rseq_offset() -> isize;
     pub(crate) fn duality_user_begin();
     pub(crate) fn duality_user_copy(to: *mut u8, from: *const u8, length: usize) -> usize;
@@ -122,6 +127,12 @@ unsafe extern "C" {
 pub(crate) fn is_resuming(address: usize) -> bool {
     (duality_resume_begin as *const () as usize..duality_resume_end as *const () as usize)
         .contains(&address)
+}
+
+/// Where a thread goes on that a signal has interrupted in `duality_wait`, unless the call is over.
+pub(crate) fn after_wait(address: usize) -> Option<usize> {
+    let before = duality_wait_begin as *const () as usize..duality_wait_end as *const () as usize;
+    before.contains(&address).then_some(duality_wait_interrupted as *const () as usize)
 }
 
 /// The initial stack of a context that starts at `start` with `stack` (a multiple of 16) as its

@@ -18,7 +18,7 @@ use duality_patcher::{
 };
 use libc::Elf64_Phdr;
 
-use crate::entry::frame::{duality_entry, duality_entry_vectors};
+use crate::entry::frame::{duality_entry, duality_entry_clock, duality_entry_vectors};
 use crate::entry::object_file::{ObjectFile, Opened};
 use crate::entry::site_cache::Key;
 use crate::entry::vectors::measure_vector_state;
@@ -85,7 +85,16 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
     // SAFETY: as above.
     let name = unsafe { CStr::from_ptr(object.name) };
     let base = object.base as u64;
-    if name.to_bytes().starts_with(b"linux-vdso") || is_own(headers, base) {
+    if is_own(headers, base) {
+        return Ok(());
+    }
+    if name.to_bytes().starts_with(b"linux-vdso") {
+        // The clocks of threads are a system call there. If the kernel has sealed the object, they
+        // are those of workers.
+        let clock = duality_entry_clock as *const () as u64;
+        // SAFETY: promised by the caller.
+        let vdso = unsafe { image_in_memory(headers, base) };
+        let _stays_native = search_and_replace(&vdso, Entries { general: clock, vectors: clock });
         return Ok(());
     }
     let is_libc = is_libc(name.to_bytes());
@@ -97,22 +106,22 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
     let file = Opened::at(if is_program { c"/proc/self/exe" } else { name });
     let key = file.as_ref().and_then(|file| Key::new(&loaded, headers, base, &file.status));
     let kept = key.as_ref().and_then(|key| key.load(&loaded, base));
-    if kept.is_some_and(|sites| replace(&loaded, &sites).is_ok()) {
+    if kept.is_some_and(|sites| replace(&loaded, &sites, entries()).is_ok()) {
         return Ok(());
     }
     let view = file.as_ref().and_then(|file| file.view());
     // The path may lead to another file by now.
     let view = view.as_ref().filter(|view| view.headers().is_some_and(|own| same(own, headers)));
     let result = match view.and_then(|view| view.image(base, |_| true)) {
-        Some(image) => match search_and_replace(&Image { is_libc, ..image.clone() }) {
+        Some(image) => match search_and_replace(&Image { is_libc, ..image.clone() }, entries()) {
             Ok(sites) => {
                 key.and_then(|key| key.store(&sites, &image, base));
                 Ok(())
             }
             // The text is not as in the file: a debugger or a relocation has changed it.
-            Err(_) => search_and_replace(&Image { code: image.code, ..loaded }).map(drop),
+            Err(_) => search_and_replace(&Image { code: image.code, ..loaded }, entries()).map(drop),
         },
-        None => search_and_replace(&loaded).map(drop),
+        None => search_and_replace(&loaded, entries()).map(drop),
     };
     result.map_err(|address| Unpatchable { object: name.to_bytes().to_vec(), address })
 }
@@ -158,6 +167,14 @@ unsafe fn image_in_memory(headers: &[Elf64_Phdr], base: u64) -> Image<'static> {
     image
 }
 
+/// Where the stubs of the program's objects lead.
+fn entries() -> Entries {
+    Entries {
+        general: duality_entry as *const () as u64,
+        vectors: duality_entry_vectors as *const () as u64,
+    }
+}
+
 fn is_libc(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     name == b"libc.so.6" || name.starts_with(b"ld-linux") || name.starts_with(b"libpthread.so")
@@ -165,26 +182,22 @@ fn is_libc(path: &[u8]) -> bool {
 
 /// Finds the sites of `image` and patches them. The error is the address of a site that cannot be
 /// patched.
-fn search_and_replace(image: &Image<'_>) -> Result<Vec<Site>, u64> {
+fn search_and_replace(image: &Image<'_>, entries: Entries) -> Result<Vec<Site>, u64> {
     let findings = find_sites(image);
     match findings.unpatchable.first() {
         Some(&address) => Err(address),
-        None => replace(image, &findings.sites).map(|()| findings.sites),
+        None => replace(image, &findings.sites, entries).map(|()| findings.sites),
     }
 }
 
 /// Patches the sites of `image` in memory. The error is the address of the first site. The memory
 /// is then as it was.
-fn replace(image: &Image<'_>, sites: &[Site]) -> Result<(), u64> {
+fn replace(image: &Image<'_>, sites: &[Site], entries: Entries) -> Result<(), u64> {
     let Some(first) = sites.first() else { return Ok(()) };
     let failure = first.syscall;
     let room = THUNK_BYTES + sites.len() * MAX_STUB_BYTES;
     let room = room.next_multiple_of(PAGE as usize);
     let base = reserve_near(failure as usize, room).ok_or(failure)?;
-    let entries = Entries {
-        general: duality_entry as *const () as u64,
-        vectors: duality_entry_vectors as *const () as u64,
-    };
     let done = patch(image, sites, base as u64, entries).and_then(|patch| {
         let file = sys!(SYS_memfd_create, c"duality-text", libc::MFD_CLOEXEC);
         if failed(file) {
@@ -333,7 +346,7 @@ pub(crate) fn patch_mapped(number: i32, mapped: Range<usize>, offset: u64) {
         .wrapping_sub(text.p_vaddr);
     let Some(image) = view.image(base, |header| core::ptr::eq(header, text)) else { return };
     loaded_objects::remember(&image, &path_of(number), base);
-    if let Err(address) = search_and_replace(&image) {
+    if let Err(address) = search_and_replace(&image, entries()) {
         crate::show::report::unpatchable(b"a library that was loaded later", address);
     }
 }

@@ -37,6 +37,7 @@ plain!(
     libc::Elf64_Shdr,
     libc::Elf64_Sym,
     libc::stat,
+    libc::termios,
 );
 
 // SAFETY: any bytes are values of each element.

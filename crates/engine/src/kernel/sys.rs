@@ -176,6 +176,10 @@ pub(crate) const ETIMEDOUT: isize = error(libc::ETIMEDOUT);
 /// kernel calls this result `ERESTARTSYS`. The program never sees it.
 pub(crate) const RESTART: isize = -512;
 
+/// A signal came before the call had begun. The call is executed whatever the handler says
+/// (`ERESTARTNOINTR` of the kernel).
+pub(crate) const BEGIN: isize = -513;
+
 /// The call of a task waits, and its state is kept (`schedule/task.rs`). Only the runtime of a
 /// converted program sees this result and the next one.
 pub(crate) const SUSPENDED: isize = -0x4455_0001;

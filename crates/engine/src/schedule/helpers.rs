@@ -9,21 +9,26 @@
 //! A helper has no thread-local storage and no libc, only a stack and the raw call. A helper blocks
 //! every signal except the engine's own, which interrupts a call on behalf of the waiting thread.
 
+use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use crate::descriptors::bell::ring;
 use crate::descriptors::closed;
 use crate::kernel::clock;
-use crate::kernel::lock::{Locked, lock};
-use crate::kernel::sys::{self, Arguments, EINTR, NEEDS_THREAD, RESTART, failed, sys};
-use crate::schedule::kernel_thread::start_kernel_thread;
+use crate::kernel::lock::{Guarded, Locked, lock};
+use crate::kernel::sys::{
+    self, Arguments, BEGIN, EINTR, NEEDS_THREAD, RESTART, error, failed, sys,
+};
+use crate::schedule::in_place;
+use crate::schedule::kernel_thread::{self, start_kernel_thread};
 use crate::schedule::scheduler::{park, park_through_signals, wake};
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::current;
 use crate::show::stats;
-use crate::signals::disposition::{self, HELPER_SIGNAL, HELPER_VALUE};
+use crate::signals::disposition::{self, HELPER_SIGNAL, HELPER_VALUE, bit};
+use crate::signals::handling;
 
 /// The effect of a signal that interrupts a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,6 +37,9 @@ pub(crate) enum Interrupted {
     Restarts,
     /// The call fails with `EINTR` in any case.
     Fails,
+    /// No signal interrupts the call. A handler that comes before the call has begun does not end
+    /// it.
+    Never,
 }
 
 struct Job {
@@ -40,10 +48,16 @@ struct Job {
     result: Cell<isize>,
     thread: ThreadRef,
     next: Cell<*const Job>,
+    /// The signal that the call sent to the helper, for the thread.
+    signal: Cell<i32>,
     /// The helper that executes the call.
     helper: AtomicI32,
     done: AtomicBool,
 }
+
+/// The errors of calls that send their caller a signal. A call may send it after a part, too.
+const EPIPE: isize = error(libc::EPIPE);
+const EFBIG: isize = error(libc::EFBIG);
 
 const HELPER_STACK: usize = 32 << 10;
 /// The first and the last job that no helper has taken.
@@ -57,6 +71,8 @@ static ARRIVALS: AtomicU32 = AtomicU32::new(0);
 static QUEUED: AtomicU32 = AtomicU32::new(0);
 static IDLE: AtomicU32 = AtomicU32::new(0);
 static HELPERS: AtomicU32 = AtomicU32::new(0);
+/// The numbers of the kernel threads. Some may have ended.
+static IDS: Guarded<Vec<i32>> = Guarded::new(Vec::new());
 
 /// Changes with the credentials of the process, which a kernel thread keeps from its birth on.
 static CREDENTIALS: AtomicU32 = AtomicU32::new(0);
@@ -73,6 +89,18 @@ pub(crate) fn retire() {
     sys!(SYS_futex, &ARRIVALS, flags, i32::MAX);
 }
 
+/// Ends the helpers, which have nothing to do, and waits until the kernel has forgotten them.
+pub(crate) fn end(locked: &mut Locked) {
+    retire();
+    let ids = core::mem::take(IDS.of(locked));
+    locked.released(|| ids.into_iter().for_each(kernel_thread::wait_for_end));
+}
+
+/// Whether a helper may be alive.
+pub(crate) fn exist() -> bool {
+    HELPERS.load(Ordering::Relaxed) > 0
+}
+
 /// The lock between helpers and workers, held for a few instructions.
 fn with_queue<T>(work: impl FnOnce() -> T) -> T {
     while HELD.swap(true, Ordering::Acquire) {
@@ -83,8 +111,15 @@ fn with_queue<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Has a helper execute a call, while the current thread is parked.
+/// Makes a call that may block. A helper executes the call while the current thread is parked. A
+/// program with one thread needs no helper.
 pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupted) -> isize {
+    if in_place::suits() {
+        return match in_place::call(number, arguments) {
+            RESTART | EINTR => interruption(interrupted),
+            result => result,
+        };
+    }
     offload_until(number, arguments, interrupted, || None)
 }
 
@@ -120,6 +155,7 @@ pub(crate) fn offload_until(
         number,
         arguments,
         result: Cell::new(0),
+        signal: Cell::new(0),
         thread: current(),
         next: Cell::new(core::ptr::null()),
         helper: AtomicI32::new(0),
@@ -129,7 +165,7 @@ pub(crate) fn offload_until(
     if current().deliverable() != 0 {
         return interruption(interrupted);
     }
-    if !submit(&job) {
+    if !submit(&mut locked, &job) {
         // No helper is available, so the call blocks the worker. This is slow but correct.
         drop(locked);
         // SAFETY: the program's call, which waits here for its end as it does natively.
@@ -147,6 +183,9 @@ pub(crate) fn offload_until(
             return interruption(interrupted);
         }
     }
+    if job.signal.get() != 0 {
+        handling::raise(&mut locked, current(), job.signal.get());
+    }
     match job.result.get() {
         EINTR => interruption(interrupted),
         result => result,
@@ -157,11 +196,12 @@ fn interruption(interrupted: Interrupted) -> isize {
     match interrupted {
         Interrupted::Restarts => RESTART,
         Interrupted::Fails => EINTR,
+        Interrupted::Never => BEGIN,
     }
 }
 
 /// Puts a job into the queue, and makes sure that a helper takes the job.
-fn submit(job: &Job) -> bool {
+fn submit(locked: &mut Locked, job: &Job) -> bool {
     let address = (&raw const *job).cast_mut();
     let starve = with_queue(|| {
         let last = QUEUE_END.load(Ordering::Relaxed);
@@ -179,7 +219,7 @@ fn submit(job: &Job) -> bool {
         sys!(SYS_futex, &ARRIVALS, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
         return true;
     }
-    if start_helper() || HELPERS.load(Ordering::Relaxed) > 0 {
+    if start_helper(locked) || HELPERS.load(Ordering::Relaxed) > 0 {
         return true;
     }
     !with_queue(|| unlink(address))
@@ -243,7 +283,7 @@ fn poke(helper: i32) {
     }
 }
 
-fn start_helper() -> bool {
+fn start_helper(locked: &mut Locked) -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let Some(stack) = sys::map(HELPER_STACK, protection, libc::MAP_NORESERVE) else { return false };
     // SAFETY: the stack is the helper's own, and the helper uses nothing else of this kernel
@@ -255,6 +295,11 @@ fn start_helper() -> bool {
         return false;
     }
     HELPERS.fetch_add(1, Ordering::Relaxed);
+    let ids = IDS.of(locked);
+    if ids.len() == ids.capacity() {
+        ids.retain(|&id| kernel_thread::is_alive(id));
+    }
+    ids.push(helper as i32);
     true
 }
 
@@ -317,11 +362,22 @@ fn take(me: i32) -> Next {
 fn execute(job: &'static Job) {
     // SAFETY: the program's call. The program's thread waits until the job is done.
     job.result.set(unsafe { sys::call(job.number, job.arguments) });
+    if [EPIPE, EFBIG].contains(&job.result.get()) || job.result.get() > 0 {
+        job.signal.set(signal_of_call());
+    }
     with_queue(|| {
         job.next.set(DONE.load(Ordering::Relaxed));
         DONE.store((&raw const *job).cast_mut(), Ordering::Relaxed);
     });
     ring();
+}
+
+/// The signal that the last call sent to the kernel thread which made the call, or zero. The helper
+/// blocks the signal.
+fn signal_of_call() -> i32 {
+    let sent = bit(libc::SIGPIPE) | bit(libc::SIGXFSZ);
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    sys!(SYS_rt_sigtimedwait, &sent, 0, &now, 8).max(0) as i32
 }
 
 /// Wakes the threads with calls that have ended. Returns whether any call had ended.
@@ -340,7 +396,8 @@ pub(crate) fn collect(locked: &mut Locked) -> bool {
 }
 
 /// Called in the child of a fork, which has no helpers.
-pub(crate) fn reset_after_fork() {
+pub(crate) fn reset_after_fork(locked: &mut Locked) {
+    IDS.of(locked).clear();
     QUEUE.store(core::ptr::null_mut(), Ordering::Relaxed);
     QUEUE_END.store(core::ptr::null_mut(), Ordering::Relaxed);
     DONE.store(core::ptr::null_mut(), Ordering::Relaxed);

@@ -300,6 +300,13 @@ pub(crate) fn call_reserve() {
     wake_reserves(1);
 }
 
+/// Wakes all workers that sleep.
+pub(crate) fn call_all() {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    wake_reserves(i32::MAX as u32);
+    ring();
+}
+
 fn wake_reserves(count: u32) {
     let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     sys!(SYS_futex, &CALLS, flags, count);

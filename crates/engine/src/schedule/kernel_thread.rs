@@ -2,7 +2,8 @@
 //! libc.
 
 use crate::entry::frame::duality_clone;
-use crate::kernel::sys::sys;
+use crate::kernel::clock::{self, Nanoseconds};
+use crate::kernel::sys::{ESRCH, sys};
 
 /// Starts a kernel thread that executes `work` with `argument` on a stack that ends at `stack_end`.
 /// The thread begins with all signals blocked. A worker's `work` returns, and the worker's loop
@@ -29,6 +30,21 @@ pub(crate) unsafe fn start_kernel_thread(
     // SAFETY: the new thread finds its function and argument on that stack, and uses nothing else
     // of this kernel thread.
     without_signals(|| unsafe { duality_clone(flags as usize, top) })
+}
+
+/// Whether a kernel thread of this process exists.
+pub(crate) fn is_alive(id: i32) -> bool {
+    sys!(SYS_tgkill, sys!(SYS_getpid), id, 0) != ESRCH
+}
+
+/// Waits until a kernel thread that is about to end has ended.
+pub(crate) fn wait_for_end(id: i32) {
+    /// A thread that is still there after so long has not been told to end.
+    const MOST: Nanoseconds = 1_000_000_000;
+    let deadline = clock::now() + MOST;
+    while is_alive(id) && clock::now() < deadline {
+        sys!(SYS_sched_yield);
+    }
 }
 
 /// Blocks every signal for this kernel thread until the new thread exists.

@@ -3,7 +3,7 @@
 //! ```text
 //!   thread, task ─▶ waiter ─▶ scheduler     run queues, parked ones   timers: their deadlines
 //!   worker, more_workers, idle ─▶ pump       kernel threads that run them, and look at descriptors
-//!   ticks: preemption   loops: tasks of converted programs   helpers: calls that block
+//!   ticks: preemption   loops: tasks of converted programs   helpers, in_place: calls that block
 //! ```
 //!
 //! Everything here is under the one lock (`kernel/lock.rs`), except data of a single worker.
@@ -12,6 +12,7 @@ pub(crate) mod aside;
 pub(crate) mod every_worker;
 pub(crate) mod helpers;
 pub(crate) mod idle;
+pub(crate) mod in_place;
 pub(crate) mod kernel_thread;
 pub(crate) mod loops;
 pub(crate) mod more_workers;

@@ -1,15 +1,19 @@
-//! Starts workers beyond the first.
+//! Starts workers beyond the first, and ends them.
+
+use alloc::vec::Vec;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::entry::frame::{duality_worker_start, initial_context};
 use crate::entry::settings;
 use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{self, error, failed, sys};
 use crate::schedule::every_worker;
-use crate::schedule::idle::START_WORKER;
-use crate::schedule::kernel_thread::start_kernel_thread;
+use crate::schedule::idle::{self, START_WORKER};
+use crate::schedule::kernel_thread::{self, start_kernel_thread};
 use crate::schedule::scheduler;
 use crate::schedule::ticks;
-use crate::schedule::worker::{self, FIRST, MOST_WORKERS, Worker, set_in_engine};
+use crate::schedule::worker::{self, FIRST, MOST_WORKERS, Worker, set_in_engine, worker};
 use crate::signals::handling;
 use crate::signals::masks;
 
@@ -99,6 +103,59 @@ extern "C" fn begin(argument: usize) {
     masks::adopt();
     ticks::start();
     lock().hand_over();
+}
+
+/// The other workers are to end.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Ends all workers but the first, which goes on with the current thread, the only one. Later
+/// threads start workers anew.
+pub(crate) fn end_others(locked: &mut Locked) {
+    let ids: Vec<i32> = worker::all(locked).map(|worker| worker.kernel_id.get()).collect();
+    if ids.len() == 1 {
+        return;
+    }
+    START_WORKER.set(None);
+    ENDING.store(true, Ordering::Relaxed);
+    idle::call_all();
+    if is_first() {
+        locked.released(|| wait_for(&ids));
+    } else {
+        // This worker ends as soon as the thread has left it.
+        scheduler::go_on_elsewhere(locked, &FIRST);
+        locked.released(|| wait_for(&ids));
+    }
+    reset_after_fork(locked);
+    idle::reset_after_fork(locked);
+    ENDING.store(false, Ordering::Relaxed);
+}
+
+fn wait_for(ids: &[i32]) {
+    let own = FIRST.kernel_id.get();
+    ids.iter().filter(|&&id| id != own).for_each(|&id| kernel_thread::wait_for_end(id));
+}
+
+fn is_first() -> bool {
+    ptr::eq(worker(), &raw const FIRST)
+}
+
+/// Whether the calling worker is to end.
+pub(crate) fn is_to_end() -> bool {
+    ENDING.load(Ordering::Relaxed) && !is_first()
+}
+
+/// Ends the calling worker, on its own stack. The memory stays, because others may look at it.
+pub(crate) fn leave(locked: Locked) -> ! {
+    let worker = worker();
+    for timer in [worker.tick_timer.get(), worker.recall_timer.get()] {
+        if timer >= 0 {
+            sys!(SYS_timer_delete, timer);
+        }
+    }
+    drop(locked);
+    loop {
+        sys!(SYS_exit, 0);
+    }
 }
 
 /// Called in the child of a fork, which has only this worker's kernel thread.

@@ -10,6 +10,7 @@ use crate::kernel::clock;
 use crate::kernel::lock::{Locked, lock};
 use crate::schedule::helpers;
 use crate::schedule::idle;
+use crate::schedule::more_workers;
 use crate::schedule::processor_time;
 use crate::schedule::scheduler::{
     self, become_current, dequeue, expire, let_others_run, others_are_ready, woken_are_ready,
@@ -84,6 +85,9 @@ pub(crate) extern "C" fn worker_loop() -> ! {
         if let Some(thread) = worker.ended.take() {
             processes::finish_thread(&mut locked, thread);
         }
+        if more_workers::is_to_end() {
+            more_workers::leave(locked);
+        }
         if worker.switches_left.get() <= 0 {
             look(&mut locked);
         }
@@ -144,7 +148,7 @@ fn wait(locked: &mut Locked) {
     }
     let as_deputy = idle::begins_as_deputy(locked, workers);
     if as_deputy || idle::is_watched(locked) {
-        idle::stand_by(locked, as_deputy, scheduler::ready);
+        idle::stand_by(locked, as_deputy, awaited);
     } else {
         watch(locked);
     }
@@ -152,6 +156,11 @@ fn wait(locked: &mut Locked) {
     worker.came_at.set(if beside_others { clock::now() } else { 0 });
     worker.set_idle(false);
     settle(locked);
+}
+
+/// What a worker in reserve must come for: threads that are ready, or its own end.
+fn awaited(locked: &mut Locked) -> usize {
+    scheduler::ready(locked) + usize::from(more_workers::is_to_end())
 }
 
 fn watch(locked: &mut Locked) {

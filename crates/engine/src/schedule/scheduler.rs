@@ -296,6 +296,18 @@ pub(crate) fn let_others_run(locked: &mut Locked, computes: bool) -> bool {
     others
 }
 
+/// Leaves the current thread to another worker, which goes on with it.
+pub(crate) fn go_on_elsewhere(locked: &mut Locked, other: &Worker) {
+    let (worker, thread) = (worker(), current());
+    let (scheduler, held) = SCHEDULER.with_cells(locked);
+    thread.state.set(held, State::Ready);
+    scheduler.own[other.index.get()].push(held, thread);
+    scheduler.ready += 1;
+    lock::attend(locked, true);
+    // SAFETY: as in `switch_away`.
+    unsafe { duality_switch(thread.stack_pointer.as_ptr(), worker.stack_pointer.get(), 0) };
+}
+
 /// Leaves the current thread for ever. The thread's stack belongs to the program from then on.
 pub(crate) fn leave_for_good(locked: Locked) -> ! {
     let worker = worker();

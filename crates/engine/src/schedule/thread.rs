@@ -78,6 +78,8 @@ pub(crate) struct Thread {
     pub(crate) used: Own<Nanoseconds>,
     /// The CPUs that the thread asked for, if any.
     pub(crate) affinity: UnderLock<[u64; 2]>,
+    /// The priority that the thread asked for, if any (setpriority(2)).
+    pub(crate) nice: UnderLock<Option<i32>>,
     /// The task for which the thread makes a call.
     pub(crate) task: Own<Option<TaskRef>>,
     /// The number of the loop that the thread runs, plus one.
@@ -115,6 +117,7 @@ impl Thread {
             computes: UnderLock::new(false),
             used: Own::new(0),
             affinity: UnderLock::new([0; 2]),
+            nice: UnderLock::new(None),
             task: Own::new(None),
             loop_number: Relaxed::new(AtomicU32::new(0)),
             turn: Own::new(0),
@@ -247,6 +250,8 @@ impl Threads {
         thread.pending_bits.store(0, Ordering::Relaxed);
         thread.alternate_stack.set(NO_STACK);
         thread.affinity.set(held, [0; 2]);
+        thread.nice.set(held, None);
+        thread.used.set(0);
         thread.loop_number.set(0);
         thread.all_previous.set(held, None);
         thread.all_next.set(held, self.all);
@@ -309,6 +314,11 @@ pub(crate) fn remove(locked: &mut Locked, thread: ThreadRef) {
 pub(crate) fn find(locked: &mut Locked, id: i32) -> Option<ThreadRef> {
     let (threads, held) = THREADS.with_cells(locked);
     threads.find(held, id)
+}
+
+/// Whether the program has one thread.
+pub(crate) fn is_alone(locked: &mut Locked) -> bool {
+    THREADS.of(locked).alive == 1
 }
 
 /// Every living thread, the main one first.

@@ -199,11 +199,15 @@ pub(crate) fn count(locked: &mut Locked) -> usize {
     WORKERS.of(locked).count
 }
 
+/// All workers.
+pub(crate) fn all(locked: &mut Locked) -> impl Iterator<Item = &'static Worker> + use<> {
+    WORKERS.of(locked).list.into_iter().flatten()
+}
+
 /// The workers other than the calling one.
 pub(crate) fn others(locked: &mut Locked) -> impl Iterator<Item = &'static Worker> + use<> {
     let own = worker().index.get();
-    let list = WORKERS.of(locked).list;
-    list.into_iter().flatten().filter(move |worker| worker.index.get() != own)
+    all(locked).filter(move |worker| worker.index.get() != own)
 }
 
 /// The worker that runs `thread`, if another worker runs it.

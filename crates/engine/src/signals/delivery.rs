@@ -3,7 +3,7 @@
 use crate::entry::frame::Frame;
 use crate::entry::seccomp;
 use crate::kernel::lock::{Locked, lock};
-use crate::kernel::sys::{EINTR, RESTART};
+use crate::kernel::sys::{BEGIN, EINTR, RESTART};
 use crate::schedule::thread::{NO_STACK, Pending, ThreadRef};
 use crate::schedule::worker::current;
 use crate::signals::context::{AfterCall, Beneath, Context, Delivery, room, stack_pointer};
@@ -24,7 +24,7 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
         if let Some(mask) = thread.mask_after.take() {
             set_mask(&mut locked, thread, mask);
         }
-        if result == RESTART {
+        if matches!(result, RESTART | BEGIN) {
             frame.rip = frame.restart_address();
             return frame.rax as isize;
         }
@@ -34,6 +34,8 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
     let (rip, value) = if seccomp::thread(pending).is_some() {
         // As in the kernel, the handler sets the value that the call returns.
         (frame.return_address(), frame.rax)
+    } else if result == BEGIN {
+        (frame.restart_address(), frame.rax)
     } else if result == RESTART {
         // The handlers of libc's own signals unwind the stack from here. Only an address in the
         // text lets them unwind.

@@ -11,7 +11,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::descriptors::bell::ring;
-use crate::entry::frame::{duality_preempted, duality_restorer, duality_resume, is_resuming};
+use crate::entry::frame::{
+    after_wait, duality_preempted, duality_restorer, duality_resume, is_resuming,
+};
 use crate::entry::seccomp;
 use crate::entry::settings;
 use crate::kernel::lock::{Guarded, Locked, lock};
@@ -128,6 +130,18 @@ pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pendi
         wake(locked, thread, Reason::Interrupted);
     } else if let Some(runner) = worker::runner(locked, thread) {
         runner.nudge();
+    }
+}
+
+/// Sends a thread a signal that a call of its own has caused.
+pub(crate) fn raise(locked: &mut Locked, thread: ThreadRef, number: i32) {
+    let action = action(locked, number);
+    if action.runs() || thread.mask.get() & bit(number) != 0 {
+        let mut info = info::bare(number, libc::SI_USER);
+        info::set_sender(&mut info, [MAIN.id.get(), sys!(SYS_getuid) as i32]);
+        add_pending(locked, thread, Pending { number, info });
+    } else if !action.ignores(number) {
+        act_by_default(number);
     }
 }
 
@@ -268,6 +282,9 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
         if program && !foreign {
             flood::seal(worker, &mut context.mask);
         }
+        if let Some(interrupted) = after_wait(context.rip as usize) {
+            context.rip = interrupted as u64;
+        }
         return;
     }
     // The program was executing, so the engine handles the signal for the thread. The memory beneath
@@ -380,6 +397,15 @@ pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize
         ACTIONS.of(locked)[number as usize] = previous;
     }
     result
+}
+
+/// Called in the child of a fork that begins without its parent's handlers. The kernel has taken
+/// the engine's handlers away too.
+pub(crate) fn clear_handlers(locked: &mut Locked) {
+    for number in 1..=64 {
+        let action = action(locked, number);
+        install(locked, number, if action.runs() { Action::DEFAULT } else { action });
+    }
 }
 
 /// Takes over the process's signals.

@@ -1,6 +1,8 @@
 //! Calls that read, write, send and receive. The engine makes attempts that do not block, and parks
 //! in between.
 
+mod attempt;
+
 use libc::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 
 use crate::calls::files;
@@ -13,7 +15,7 @@ use crate::descriptors::ring;
 use crate::entry::frame::Frame;
 use crate::kernel::clock::NEVER;
 use crate::kernel::lock::lock;
-use crate::kernel::sys::{self, EAGAIN, EINTR, RESTART, SUSPENDED, error, failed, sys};
+use crate::kernel::sys::{EAGAIN, EINTR, RESTART, SUSPENDED, failed};
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
 use crate::schedule::pump::count_call;
@@ -197,6 +199,14 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
     if kind == Kind::Name && shape == Shape::Buffer && direction == Direction::Write {
         return files::write_name(frame, descriptor);
     }
+    let nothing = shape == Shape::Buffer && frame.rdx == 0;
+    if nothing && is_socket && direction == Direction::Read {
+        return attempt(frame);
+    }
+    if nothing && !is_socket {
+        // Only this very call reports what is wrong with the file.
+        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    }
     let (generation, done) = (descriptor.generation(), done_before());
     let mut transfer =
         Transfer { frame, shape, direction, number, descriptor, generation, done, wanted };
@@ -213,6 +223,9 @@ impl Transfer<'_> {
             if self.is_cut_off() {
                 return self.done as isize;
             }
+            if self.is_beyond_poll() {
+                return self.make_beyond_poll();
+            }
             let seen = self.descriptor.seen(self.direction);
             let skipped = by_ring && self.descriptor.is_drained();
             if !skipped && self.descriptor.may_succeed(self.direction) {
@@ -222,6 +235,9 @@ impl Transfer<'_> {
                         count_call();
                         return result;
                     }
+                    continue;
+                }
+                if self.is_beyond_poll() {
                     continue;
                 }
                 self.descriptor.would_block(self.direction, seen);
@@ -297,8 +313,18 @@ impl Transfer<'_> {
             }
             Some(Reason::Woken) => None,
             Some(Reason::Suspended) => Some(self.suspend()),
-            Some(Reason::TimedOut) => Some(self.so_far(EAGAIN)),
-            Some(Reason::Interrupted) => Some(self.so_far(interruption(deadline))),
+            Some(Reason::TimedOut) => Some(self.last_attempt(EAGAIN)),
+            Some(Reason::Interrupted) => Some(self.last_attempt(interruption(deadline))),
+        }
+    }
+
+    /// Ends the call. As in the kernel, bytes that come together with a signal or the deadline
+    /// count.
+    fn last_attempt(&self, otherwise: isize) -> isize {
+        match self.attempt(self.descriptor.kind(self.number)) {
+            EAGAIN => self.so_far(otherwise),
+            count @ 1.. => self.done as isize + count,
+            result => self.so_far(result),
         }
     }
 
@@ -359,134 +385,12 @@ impl Transfer<'_> {
         }
         self.done += count;
         // Messages are transferred whole. Only streams continue after a part.
-        let goes_on =
-            self.done < self.wanted && matches!(kind, Kind::Stream | Kind::Pipe | Kind::Polled);
+        let goes_on = self.done < self.wanted && matches!(kind, Kind::Stream | Kind::Pipe);
         (!goes_on).then_some(self.done as isize)
-    }
-
-    /// One attempt that does not block.
-    fn attempt(&self, kind: Kind) -> isize {
-        let frame = self.frame;
-        let (number, done) = (self.number, self.done);
-        match (kind, self.shape, self.direction) {
-            (Kind::Stream | Kind::Message, Shape::Buffer, Direction::Read) => {
-                sys!(SYS_recvfrom, number, frame.rsi, frame.rdx, MSG_DONTWAIT, 0, 0)
-            }
-            (Kind::Stream | Kind::Message, Shape::Buffer, Direction::Write) => {
-                let (at, left) = (frame.rsi + done, frame.rdx - done);
-                sys!(SYS_sendto, number, at, left, MSG_DONTWAIT, 0, 0)
-            }
-            (Kind::Stream | Kind::Message, Shape::Socket, _) => {
-                let (at, left) = (frame.rsi + done, frame.rdx - done);
-                let flags = (frame.r10 as i32 | MSG_DONTWAIT) & !MSG_WAITALL;
-                self.as_asked([number, at, left, flags as usize, frame.r8, frame.r9])
-            }
-            (Kind::Stream | Kind::Message, Shape::Message, _) if done == 0 => {
-                let flags = frame.rdx as i32 | MSG_DONTWAIT;
-                self.as_asked([number, frame.rsi, flags as usize, 0, 0, 0])
-            }
-            (Kind::Pipe | Kind::Stream | Kind::Message, ..) => self.attempt_without_waiting(),
-            _ => self.attempt_when_ready(),
-        }
-    }
-
-    /// The call that the program made, with other arguments.
-    fn as_asked(&self, arguments: sys::Arguments) -> isize {
-        // SAFETY: the program's own call, for the rest of its own buffer.
-        unsafe { sys::call(self.frame.number(), arguments) }
-    }
-
-    /// `RWF_NOWAIT`, as pipes and some other files take it.
-    fn attempt_without_waiting(&self) -> isize {
-        const RWF_NOWAIT: i32 = 8;
-        let (number, end) = (self.number, usize::MAX);
-        let result = self.with_rest(|list, count| match self.direction {
-            Direction::Read => sys!(SYS_preadv2, number, list, count, end, end, RWF_NOWAIT),
-            Direction::Write => sys!(SYS_pwritev2, number, list, count, end, end, RWF_NOWAIT),
-        });
-        let writes = self.direction == Direction::Write;
-        if result == error(libc::EOPNOTSUPP) || (result == error(libc::EINVAL) && writes) {
-            self.descriptor.set_kind(Kind::Polled);
-            return self.attempt_when_ready();
-        }
-        result
-    }
-
-    /// Makes the call with a list of the buffers that are left.
-    fn with_rest(&self, call: impl FnOnce(usize, usize) -> isize) -> isize {
-        let one = |base: usize, length: usize| libc::iovec {
-            iov_base: base as *mut libc::c_void,
-            iov_len: length,
-        };
-        let (list, count) = match self.shape {
-            Shape::Buffer | Shape::Socket => {
-                let (at, left) = (self.frame.rsi + self.done, self.frame.rdx - self.done);
-                let rest = one(at, left);
-                return call(&raw const rest as usize, 1);
-            }
-            Shape::Vector => (self.frame.rsi, self.frame.rdx),
-            Shape::Message => match user::read::<[u64; 2]>(self.frame.rsi + 16) {
-                Ok([list, count]) => (list as usize, count as usize),
-                Err(fault) => return fault,
-            },
-        };
-        if self.done == 0 {
-            return call(list, count);
-        }
-        // The first buffer with remaining bytes, cut to these bytes. Later calls transfer the other
-        // buffers.
-        let mut skipped = 0;
-        for index in 0..count {
-            let entry = list + index * size_of::<libc::iovec>();
-            match user::read::<libc::iovec>(entry) {
-                Ok(buffer) if skipped + buffer.iov_len > self.done => {
-                    let inside = self.done - skipped;
-                    let rest = one(buffer.iov_base as usize + inside, buffer.iov_len - inside);
-                    return call(&raw const rest as usize, 1);
-                }
-                Ok(buffer) => skipped += buffer.iov_len,
-                Err(fault) => return fault,
-            }
-        }
-        0
-    }
-
-    /// Asks first whether the call would block. Used for files that offer no better way.
-    fn attempt_when_ready(&self) -> isize {
-        self.descriptor.alone(|| self.attempt_if_ready())
-    }
-
-    fn attempt_if_ready(&self) -> isize {
-        let events = match self.direction {
-            Direction::Read => libc::POLLIN,
-            Direction::Write => libc::POLLOUT,
-        };
-        if !sys::is_ready(self.number, events) {
-            return EAGAIN;
-        }
-        if self.direction == Direction::Read {
-            return self.frame.pass();
-        }
-        self.with_rest(|list, count| sys!(SYS_writev, self.number, list, count))
     }
 }
 
 /// How a call with this deadline ends when a signal comes.
 fn interruption(deadline: u64) -> isize {
     if deadline == NEVER { RESTART } else { EINTR }
-}
-
-/// preadv2(2) and pwritev2(2): at the current position, these calls may wait.
-pub(crate) fn at_offset(frame: &mut Frame) -> isize {
-    const RWF_NOWAIT: usize = 8;
-    let current_position = frame.r10 == usize::MAX;
-    let waits = current_position
-        && frame.r9 & RWF_NOWAIT == 0
-        && registry::get(frame.rdi).is_some_and(|descriptor| {
-            descriptor.kind(frame.rdi) != Kind::Direct && !descriptor.is_nonblocking(frame.rdi)
-        });
-    if waits {
-        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
-    }
-    attempt(frame)
 }

@@ -1,0 +1,41 @@
+//! Namespaces and keys, which the kernel keeps for each kernel thread: unshare(2), setns(2),
+//! keyctl(2).
+
+use crate::entry::frame::Frame;
+use crate::kernel::lock::lock;
+use crate::kernel::sys::{EINVAL, failed};
+use crate::schedule::helpers::{self, Interrupted, offload};
+use crate::schedule::more_workers;
+use crate::schedule::thread;
+
+/// unshare(2) and setns(2). The kernel refuses some of these calls if the process has several
+/// threads. Helpers that exist keep the old namespaces, so they take no more calls.
+pub(crate) fn change(frame: &mut Frame) -> isize {
+    /// The kernel takes these for a process with one thread alone.
+    const OF_ONE_THREAD: i32 =
+        libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM | libc::CLONE_NEWUSER;
+    let mut locked = lock();
+    if thread::is_alone(&mut locked) {
+        helpers::end(&mut locked);
+        more_workers::end_others(&mut locked);
+    } else if frame.number() == libc::SYS_unshare && frame.rdi as i32 & OF_ONE_THREAD != 0 {
+        return EINVAL;
+    }
+    drop(locked);
+    let result = frame.pass();
+    if !failed(result) {
+        helpers::retire();
+    }
+    result
+}
+
+/// keyctl(2): the worker makes the operations that change the caller's own keys.
+pub(crate) fn keyctl(frame: &mut Frame) -> isize {
+    const JOIN_SESSION_KEYRING: i32 = 1;
+    const SET_REQKEY_KEYRING: i32 = 14;
+    const ASSUME_AUTHORITY: i32 = 16;
+    match frame.rdi as i32 {
+        JOIN_SESSION_KEYRING | SET_REQKEY_KEYRING | ASSUME_AUTHORITY => change(frame),
+        _ => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
+    }
+}
