@@ -153,8 +153,8 @@ static void end(struct rt_handle *handle) {
 
 /* ---- After a burst ----
  *
- * The heap of a loop is one for all of its tasks, and is touched all over after a burst. glibc gives
- * the memory back if it is asked. */
+ * All tasks of a loop share one heap. A burst touches it all over. glibc gives the memory back only
+ * if it is asked. */
 
 enum { BURST = 64 };
 static unsigned most; /* threads since the last time */

@@ -269,8 +269,8 @@ pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<Long
     Some(LongTurn { number, task, nanoseconds, has_left })
 }
 
-/// Whether the current thread should leave its loop: the turn was over at an earlier tick already,
-/// and there are others for which a spare thread can run the loop.
+/// Whether the current thread should leave its loop. The turn was over at an earlier tick already.
+/// Others are ready, and a spare thread can run the loop.
 pub(crate) fn should_leave(locked: &mut Locked) -> bool {
     let Some(number) = number() else { return false };
     let own = &LOOPS.of(locked)[number];
