@@ -285,6 +285,12 @@ void Analysis::spread() {
   }
 }
 
+static bool isRegistered(const Instruction &instruction) {
+  auto *call = dyn_cast<CallBase>(&instruction);
+  const Function *callee = call ? calledFunction(*call) : nullptr;
+  return callee && callee->getName() == "__pthread_register_cancel";
+}
+
 const std::string &Analysis::obstacle(const Function &function) const {
   auto known = obstacles.find(&function);
   if (known == obstacles.end())
@@ -317,9 +323,11 @@ std::string Analysis::findObstacle(const Function &function) const {
     if (auto *call = dyn_cast<CallInst>(&instruction)) {
       if (call->hasFnAttr(Attribute::ReturnsTwice)) {
         const Function *callee = calledFunction(*call);
-        return ("it calls " + (callee ? callee->getName() : "setjmp") + " (" + place(instruction) +
-                ")")
-            .str();
+        StringRef name = callee ? callee->getName() : "setjmp";
+        // In C, that macro of glibc is a call of __sigsetjmp.
+        if (name.starts_with("__sigsetjmp") && any_of(instructions(function), isRegistered))
+          name = "pthread_cleanup_push";
+        return ("it calls " + name + " (" + place(instruction) + ")").str();
       }
       if (call->isMustTailCall())
         return "it has a mandatory tail call (" + place(instruction) + ")";

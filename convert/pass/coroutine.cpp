@@ -68,6 +68,7 @@ void Coroutine::build() {
   clone();
   copyByValueArguments();
   begin();
+  dropIntervalsOfAllocas();
   lowerDynamicAllocas();
   lowerVaStart();
   askForErrnoAgain();

@@ -51,6 +51,7 @@ private:
 
   // memory.cpp: the variables that a frame must own.
   void copyByValueArguments();
+  void dropIntervalsOfAllocas();
   void lowerDynamicAllocas();
   void askForErrnoAgain();
   llvm::AllocaInst *temporary(llvm::Type *type, llvm::Align alignment, const llvm::Twine &name);

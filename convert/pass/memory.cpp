@@ -27,6 +27,19 @@ void Coroutine::copyByValueArguments() {
   }
 }
 
+// AddressSanitizer ends the life of such variables by an interval of the stack: from the last of
+// them to the first. In a coroutine they are on the heap, and an interval up to the stack would be
+// most of memory. The heap itself sees a use of freed memory.
+void Coroutine::dropIntervalsOfAllocas() {
+  SmallVector<CallInst *, 4> calls;
+  for (Instruction &instruction : instructions(function)) {
+    auto *call = dyn_cast<CallInst>(&instruction);
+    Function *callee = call ? call->getCalledFunction() : nullptr;
+    if (callee && callee->getName() == "__asan_allocas_unpoison") calls.push_back(call);
+  }
+  for (CallInst *call : calls) call->eraseFromParent();
+}
+
 // LLVM does not split coroutines with variables of unknown size. Such variables go to the heap, in
 // a list that the frame owns. The end of a scope (stackrestore) frees the variables of the scope.
 void Coroutine::lowerDynamicAllocas() {

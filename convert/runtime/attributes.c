@@ -33,7 +33,9 @@ int rt_pthread_getname_np(pthread_t thread, char *name, size_t size) {
 int rt_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes) {
     struct task *task = task_of(thread);
     if (!task) return pthread_getattr_np(thread, attributes);
-    int error = pthread_getattr_np(loops[task->loop].thread, attributes);
+    /* A task runs on the stack of the thread that calls. */
+    pthread_t on = task == identity() ? pthread_self() : load(&loops[task->loop].thread);
+    int error = pthread_getattr_np(on, attributes);
     if (error) return error;
     return pthread_attr_setdetachstate(attributes, load(&task->state) & DETACHED ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
 }

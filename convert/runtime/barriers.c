@@ -13,7 +13,7 @@ static void waited(struct rt_handle *handle) {
 }
 
 struct rt_int rt_pthread_barrier_wait(pthread_barrier_t *barrier) {
-    struct task *task = self;
+    struct task *task = on_loop();
     if (!task) return (struct rt_int){NULL, pthread_barrier_wait(barrier)};
     task->engine.arguments[0] = (long)barrier;
     side_call(task, wait, task, waited);
@@ -27,6 +27,6 @@ static struct rt_int lock_or_give_way(struct task *task, void *lock, clockid_t c
 }
 
 struct rt_int rt_pthread_spin_lock(pthread_spinlock_t *lock) {
-    if (!self) return (struct rt_int){NULL, pthread_spin_lock(lock)};
+    if (!on_loop()) return (struct rt_int){NULL, pthread_spin_lock(lock)};
     return in_turn(lock_or_give_way, (void *)lock, CLOCK_REALTIME, NULL);
 }

@@ -68,11 +68,11 @@ static struct rt_int wait(pthread_cond_t *condition, pthread_mutex_t *mutex, uns
 }
 
 struct rt_int rt_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) {
-    if (!self) return PLAIN(struct rt_int, pthread_cond_wait(condition, mutex));
+    if (!on_loop()) return PLAIN(struct rt_int, pthread_cond_wait(condition, mutex));
     return wait(condition, mutex, 0);
 }
 struct rt_int rt_pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until) {
-    if (!self) return PLAIN(struct rt_int, pthread_cond_clockwait(condition, mutex, clock, until));
+    if (!on_loop()) return PLAIN(struct rt_int, pthread_cond_clockwait(condition, mutex, clock, until));
     unsigned long deadline;
     return deadline_of(clock, until, &deadline) ? wait(condition, mutex, deadline) : (struct rt_int){NULL, EINVAL};
 }

@@ -15,8 +15,8 @@ static inline struct rt_int int_call(long number, const long arguments[6]) {
     return (struct rt_int){result.handle, (int)result.value};
 }
 
-#define LONG_CALL(plain, number, ...) (self ? long_call(number, WORDS(__VA_ARGS__)) : PLAIN(struct rt_ssize, plain))
-#define INT_CALL(plain, number, ...) (self ? int_call(number, WORDS(__VA_ARGS__)) : PLAIN(struct rt_int, plain))
+#define LONG_CALL(plain, number, ...) (on_loop() ? long_call(number, WORDS(__VA_ARGS__)) : PLAIN(struct rt_ssize, plain))
+#define INT_CALL(plain, number, ...) (on_loop() ? int_call(number, WORDS(__VA_ARGS__)) : PLAIN(struct rt_int, plain))
 
 struct rt_ssize rt_read(int fd, void *to, size_t size) { return LONG_CALL(read(fd, to, size), SYS_read, fd, WORD(to), WORD(size)); }
 struct rt_ssize rt_readv(int fd, const struct iovec *to, int count) { return LONG_CALL(readv(fd, to, count), SYS_readv, fd, WORD(to), count); }
@@ -67,7 +67,7 @@ struct rt_int rt_poll(struct pollfd *entries, nfds_t count, int limit) {
 /* The kernel overwrites the time-out with the remaining time, and libc promises not to. So the call
  * gets a copy. */
 static const struct timespec *copy(const struct timespec *limit) {
-    if (!limit || !self) return NULL;
+    if (!limit || !on_loop()) return NULL;
     struct rare *rare = rare_of(self);
     rare->time = *limit;
     return &rare->time;

@@ -2,7 +2,7 @@
  *
  * A stub of the engine has two addresses before its `after`, at -18 and -10. Both are zero here: no
  * system call is there to restart, and no address to return to. */
-    .text
+    .section duality_runtime, "ax", @progbits
     .globl engine
     .hidden engine
     .type engine, @function

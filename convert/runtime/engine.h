@@ -35,17 +35,18 @@ enum engine_call {
     /* () -> ENGINE_VERSION. Any other answer means that the process has no engine, or a different
      * engine. */
     ENGINE_HELLO = ENGINE_FIRST,
-    /* (index, turn, name): from now on the calling thread belongs to the loop with this number,
-     * from 0 to 63. The engine sets *turn, an int, to 1 when the loop has run for a tick without a
-     * call of ENGINE_NEXT. The function `name` returns the name of a task, for a line about a task
-     * that has held the loop for too long. The engine may call the function anywhere, like a
-     * signal's handler. -> 0 */
+    /* (index, turn, facts, mask): from now on the calling thread belongs to the loop with this
+     * number, from 0 to 63. The engine sets *turn, an int, to 1 when the loop has run for a tick
+     * without a call of ENGINE_NEXT. `facts` is a struct engine_facts, for the whole program.
+     * `mask` is the address of an unsigned long, the thread's mask of signals, for ENGINE_MASK.
+     * -> 0 */
     ENGINE_LOOP,
-    /* () -> the next ready task of the calling loop, taken from its queue. Waits until a task is
-     * ready. Returns 0 if a signal came first and its handler has run. Returns ENGINE_MAKE_SPARE if
-     * the loop needs another thread. That thread calls ENGINE_LOOP with the loop's number, and
-     * ENGINE_NEXT. One thread of a loop at a time runs tasks. While that thread blocks in some
-     * library, another thread of the loop runs tasks. */
+    /* (may_end) -> the next ready task of the calling loop, taken from its queue. Waits until a
+     * task is ready. Returns 0 if a signal came first and its handler has run. Returns
+     * ENGINE_MAKE_SPARE if the loop needs another thread. That thread calls ENGINE_LOOP with the
+     * loop's number, and ENGINE_NEXT. One thread of a loop at a time runs tasks. While that thread
+     * blocks in some library, another thread of the loop runs tasks. With `may_end`, a boolean,
+     * returns ENGINE_END if enough threads wait already: the thread must end. */
     ENGINE_NEXT,
     /* (task, index, behind): puts a task that does not wait at the end of the ready tasks of a
      * loop. The task then belongs to that loop. With `behind`, a boolean, the task has had its
@@ -78,11 +79,18 @@ enum engine_call {
     /* () -> the processor time of the calling thread in nanoseconds. The count begins at the first
      * such call of the process. */
     ENGINE_TIME,
+    /* (): the calling thread has left its loop (`leave` of struct engine_facts), and runs the loop
+     * again from now on. Waits for the turn of the loop's present thread. -> 0 */
+    ENGINE_RETURN,
+    /* (mask): the signals that threads of loops block while they wait in ENGINE_NEXT. The engine
+     * stores the mask at the address of each thread that gets it. -> 0 */
+    ENGINE_MASK,
 };
-enum { ENGINE_VERSION = 3 };
+enum { ENGINE_VERSION = 4 };
 
-/* ENGINE_NEXT returns this value in place of a task. */
+/* ENGINE_NEXT returns these values in place of a task. */
 #define ENGINE_MAKE_SPARE 1L
+#define ENGINE_END 2L
 
 /* These results are different from all results of system calls. */
 #define ENGINE_WAITS (-0x44550001L)
@@ -101,6 +109,19 @@ struct engine_task {
     int reason;
     /* Words of the runtime. */
     int saved_errno;
+};
+
+/* What the engine must know of the runtime. */
+struct engine_facts {
+    /* The name of a task, for a line about a task that computes for long. The engine may call the
+     * function anywhere, like a signal's handler. */
+    const char *(*name)(struct engine_task *);
+    /* Has the calling thread leave its loop with the task that it runs, and go on beside the loop.
+     * Returns whether it has left. The engine calls the function when the task's turn is over for
+     * more than a tick and other tasks are ready. The thread was interrupted outside of the code
+     * between `start` and `end`, or in a library that code outside of these has called. */
+    int (*leave)(void);
+    const void *start, *end;
 };
 
 /* engine.S */

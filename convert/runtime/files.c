@@ -120,7 +120,7 @@ void rt_block_flockfile(FILE *file) {
 }
 
 struct rt_handle *rt_flockfile(FILE *file) {
-    if (self) return in_turn(lock_file, file, CLOCK_REALTIME, NULL).handle;
+    if (on_loop()) return in_turn(lock_file, file, CLOCK_REALTIME, NULL).handle;
     rt_block_flockfile(file);
     return NULL;
 }

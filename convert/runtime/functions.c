@@ -4,6 +4,10 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#if defined(__clang__)
+#pragma clang section text = "duality_runtime"
+#endif
+
 /* The declaration is as in duality_convert.h, which would need all headers of the runtime. The
  * reference runtime uses this file too. */
 void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]);

@@ -43,7 +43,7 @@ static bool deadline_of_call(int operation, const struct timespec *time, unsigne
 }
 
 struct rt_ssize rt_futex(long number, unsigned *word, int operation, unsigned expected, const struct timespec *time) {
-    struct task *task = self;
+    struct task *task = on_loop();
     if (!task) return PLAIN(struct rt_ssize, syscall(number, word, operation, expected, time, NULL, FUTEX_BITSET_MATCH_ANY));
     unsigned long deadline = 0;
     if ((uintptr_t)word % sizeof *word) return fails(EINVAL);
@@ -87,7 +87,7 @@ static void again(struct rt_handle *handle) {
 int __cxa_guard_acquire(unsigned *) __attribute__((weak));
 
 struct rt_int rt_guard_acquire(unsigned *guard) {
-    struct task *task = self;
+    struct task *task = on_loop();
     if (!task) return PLAIN(struct rt_int, __cxa_guard_acquire(guard));
     task->engine.arguments[0] = (long)guard;
     suspend(task, again);

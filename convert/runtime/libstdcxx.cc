@@ -5,11 +5,13 @@
 // primitives. Everything else is in headers: mutexes, std::async, std::jthread, std::call_once.
 #include <cerrno>
 #include <condition_variable>
+#include <cstdlib>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include <pthread.h>
 #include <unistd.h>
@@ -110,7 +112,9 @@ HIDDEN __thread void *std::__once_callable;
 HIDDEN __thread void (*std::__once_call)();
 extern "C" HIDDEN void __once_proxy() { std::__once_call(); }
 
-// ---- thread_local variables with destructors
+// ---- The end of a thread: destructors of thread_local variables, and then what
+// std::notify_all_at_thread_exit and the functions ..._at_thread_exit of promises and packaged tasks
+// have left to do. libstdc++.so would leave both to the end of the kernel thread.
 
 namespace {
 
@@ -128,23 +132,74 @@ void destroyAll(void *first) {
   }
 }
 
-pthread_key_t lastKey() {
-  static const pthread_key_t key = [] {
-    pthread_key_t made;
-    if (pthread_key_create(&made, destroyAll)) std::terminate();
-    return made;
-  }();
-  return key;
+void callAll(void *first) {
+  while (first) {
+    auto *element = static_cast<std::__at_thread_exit_elt *>(first);
+    first = element->_M_next;
+    element->_M_cb(element);
+  }
 }
 
+pthread_key_t lastKey, exitKey;
+
+// The keys come before those of the program, so their destructors come first, in this order.
+__attribute__((constructor(102))) void makeKeys() {
+  if (pthread_key_create(&lastKey, destroyAll) || pthread_key_create(&exitKey, callAll))
+    std::terminate();
+}
+
+void callAllOfMain() {
+  void *first = pthread_getspecific(exitKey);
+  pthread_setspecific(exitKey, nullptr);
+  callAll(first);
+}
+
+void callAtExit(std::__at_thread_exit_elt *element) {
+  // The main thread ends by exit(), which calls no destructors of keys.
+  static const int called = std::atexit(callAllOfMain);
+  static_cast<void>(called);
+  element->_M_next = static_cast<std::__at_thread_exit_elt *>(pthread_getspecific(exitKey));
+  pthread_setspecific(exitKey, element);
+}
+
+struct Notice final : std::__at_thread_exit_elt {
+  std::condition_variable &condition;
+  std::unique_lock<std::mutex> lock;
+
+  Notice(std::condition_variable &condition, std::unique_lock<std::mutex> &&lock)
+      : condition(condition), lock(std::move(lock)) {
+    _M_cb = give;
+    callAtExit(this);
+  }
+  static void give(void *self) {
+    std::unique_ptr<Notice> notice(static_cast<Notice *>(self));
+    notice->lock.unlock();
+    notice->condition.notify_all();
+  }
+};
+
 } // namespace
+
+void std::notify_all_at_thread_exit(condition_variable &condition, unique_lock<mutex> lock) {
+  new Notice(condition, std::move(lock));
+}
+
+void std::__future_base::_State_baseV2::_Make_ready::_S_run(void *self) {
+  std::unique_ptr<_Make_ready> owned(static_cast<_Make_ready *>(self));
+  if (auto state = owned->_M_shared_state.lock())
+    state->_M_status._M_store_notify_all(_Status::__ready, memory_order_release);
+}
+
+void std::__future_base::_State_baseV2::_Make_ready::_M_set() {
+  _M_cb = &_Make_ready::_S_run;
+  callAtExit(this);
+}
 
 extern "C" int __cxa_thread_atexit_impl(void (*)(void *), void *, void *);
 
 extern "C" int __cxa_thread_atexit(void (*destroy)(void *), void *object, void *library) noexcept {
   // The main thread ends by exit(), which calls no destructors of keys.
   if (gettid() == getpid()) return __cxa_thread_atexit_impl(destroy, object, library);
-  pthread_key_t key = lastKey();
-  auto *last = new Last{destroy, object, static_cast<Last *>(pthread_getspecific(key))};
-  return pthread_setspecific(key, last);
+  auto *last = new Last{destroy, object, static_cast<Last *>(pthread_getspecific(lastKey))};
+  return pthread_setspecific(lastKey, last);
 }

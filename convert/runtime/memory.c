@@ -1,7 +1,9 @@
 /* Memory of frames and tasks.
  *
- * Frames come from free lists by size. Each loop has its own lists, and other threads share one
- * pool. Tasks come from one region of addresses, so that a pthread_t shows whether it is a task.
+ * Frames come from blocks of frames of one size. Each loop has a pool of such blocks, and so has a
+ * thread that has left its loop. Other threads share a pool. A frame goes back to the pool that it
+ * came from. Blocks without frames are for all pools. Tasks come from one region of addresses, so
+ * that a pthread_t shows whether it is a task.
  */
 #include "runtime.h"
 
@@ -15,27 +17,51 @@
 #endif
 #endif
 
-enum { STEP = 16, LARGEST = 4096, CLASSES = LARGEST / STEP, BLOCK = 65536 };
-/* The blocks of one size that a loop keeps for itself. A task may allocate a block between
- * duality_detach and duality_attach, and free it on its loop, or the other way round. So each side
- * takes the blocks that the other has in excess. */
-enum { KEPT = 4096 };
+enum { STEP = 16, LARGEST = 4096, CLASSES = LARGEST / STEP, BLOCK = 65536, REGION_OF_BLOCKS = 16 * BLOCK };
+/* The empty blocks that keep their memory, for the next burst. */
+enum { RESERVE = 16 };
 
+/* Frames of one size, in memory that is aligned to its size. The frames follow this header. */
+struct block {
+    struct pool *pool;
+    struct block *next, **place; /* in the list of its class, if frames are free */
+    void *free;                  /* frames that were used before */
+    unsigned fresh;              /* the offset of the frames that never were */
+    unsigned size, used;
+} __attribute__((aligned(STEP)));
+
+/* One thread at a time uses a pool, and takes no lock. */
 struct pool {
-    struct class {
-        void *free;
-        unsigned count;
-    } classes[CLASSES + 1];
-    char *next, *end; /* the rest of the block that new frames come from */
+    struct block *open[CLASSES + 1]; /* blocks with free frames */
+    void *returned;                  /* frames that other threads have freed */
+    struct pool *next;               /* a pool without a thread */
 };
 
 static struct pool shared_pool;
+/* Guards the variables below, and the pool of threads that have none of their own. */
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct block *empty; /* blocks that were used before, by `next` */
+static unsigned empty_count;
+static char *fresh_blocks, *fresh_end;
+static struct pool *orphans;
+
+_Thread_local struct pool *own_pool;
 
 struct pool *pool_new(void) {
-    struct pool *pool = calloc(1, sizeof *pool);
+    pthread_mutex_lock(&pool_lock);
+    struct pool *pool = orphans;
+    if (pool) orphans = pool->next;
+    pthread_mutex_unlock(&pool_lock);
+    if (!pool) pool = calloc(1, sizeof *pool);
     if (!pool) give_up("out of memory for a loop");
     return pool;
+}
+
+void pool_leave(struct pool *pool) {
+    pthread_mutex_lock(&pool_lock);
+    pool->next = orphans;
+    orphans = pool;
+    pthread_mutex_unlock(&pool_lock);
 }
 
 static void *allocate_large(size_t size, size_t alignment) {
@@ -56,59 +82,127 @@ int __lsan_is_turned_off(void) { return 1; }
 static bool is_large(size_t size, size_t alignment) { return size > LARGEST || alignment > STEP; }
 #endif
 
-static void *new_frame(struct pool *pool, size_t size) {
-    if ((size_t)(pool->end - pool->next) < size) {
-        char *block = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (block == MAP_FAILED) give_up("out of memory for the frames of functions");
-        /* The rest of the last block is smaller than the largest frame, and is lost. */
-        pool->next = block;
-        pool->end = block + BLOCK;
+/* ---- Blocks ---- */
+
+/* A block that was never used, under the lock. */
+static struct block *make_block(void) {
+    if (fresh_blocks == fresh_end) {
+        void *region = mmap(NULL, REGION_OF_BLOCKS + BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (region == MAP_FAILED) give_up("out of memory for the frames of functions");
+        fresh_blocks = (char *)(((uintptr_t)region + BLOCK - 1) & -(uintptr_t)BLOCK);
+        fresh_end = fresh_blocks + REGION_OF_BLOCKS;
     }
-    void *frame = pool->next;
-    pool->next += size;
+    struct block *block = (struct block *)fresh_blocks;
+    fresh_blocks += BLOCK;
+    return block;
+}
+
+static struct block *take_block(bool locks) {
+    if (locks) pthread_mutex_lock(&pool_lock);
+    struct block *block = empty;
+    if (block) {
+        empty = block->next;
+        empty_count--;
+    } else {
+        block = make_block();
+    }
+    if (locks) pthread_mutex_unlock(&pool_lock);
+    return block;
+}
+
+/* After a burst, the memory of most blocks goes back to the kernel, except for their first page. */
+static void give_block(struct block *block, bool locks) {
+    enum { PAGE = 4096 };
+    if (locks) pthread_mutex_lock(&pool_lock);
+    if (empty_count >= RESERVE) madvise((char *)block + PAGE, BLOCK - PAGE, MADV_DONTNEED);
+    block->next = empty;
+    empty = block;
+    empty_count++;
+    if (locks) pthread_mutex_unlock(&pool_lock);
+}
+
+static void link_block(struct block **list, struct block *block) {
+    block->next = *list;
+    block->place = list;
+    if (*list) (*list)->place = &block->next;
+    *list = block;
+}
+
+static void unlink_block(struct block *block) {
+    *block->place = block->next;
+    if (block->next) block->next->place = block->place;
+}
+
+static bool is_full(const struct block *block) { return !block->free && block->fresh + block->size > BLOCK; }
+
+/* ---- Frames ---- */
+
+static inline void *take_from(struct block *block) {
+    void *frame = block->free;
+    if (frame) {
+        block->free = *(void **)frame;
+    } else {
+        frame = (char *)block + block->fresh;
+        block->fresh += block->size;
+    }
+    block->used++;
+    if (is_full(block)) unlink_block(block);
     return frame;
 }
 
-static inline void *pool_take(struct class *class) {
-    void *frame = class->free;
-    if (!frame) return NULL;
-    class->free = *(void **)frame;
-    class->count--;
-    return frame;
+static struct block *block_of(void *frame) { return (struct block *)((uintptr_t)frame & -(uintptr_t)BLOCK); }
+
+static void give_to(struct pool *pool, void *frame, bool locks) {
+    struct block *block = block_of(frame), **list = &pool->open[block->size / STEP];
+    if (is_full(block)) link_block(list, block);
+    *(void **)frame = block->free;
+    block->free = frame;
+    if (--block->used == 0 && (block->next || *list != block)) {
+        unlink_block(block);
+        give_block(block, locks);
+    }
 }
 
-static inline void pool_give(struct class *class, void *frame) {
-    *(void **)frame = class->free;
-    class->free = frame;
-    class->count++;
+/* Takes back what other threads have freed. */
+static void collect(struct pool *pool, bool locks) {
+    void *frame = __atomic_exchange_n(&pool->returned, NULL, __ATOMIC_ACQUIRE);
+    while (frame) {
+        void *next = *(void **)frame;
+        give_to(pool, frame, locks);
+        frame = next;
+    }
+}
+
+static void *take_slowly(struct pool *pool, size_t class, bool locks) {
+    if (load(&pool->returned)) collect(pool, locks);
+    struct block *block = pool->open[class];
+    if (!block) {
+        block = take_block(locks);
+        *block = (struct block){.pool = pool, .fresh = sizeof *block, .size = class * STEP};
+        link_block(&pool->open[class], block);
+    }
+    return take_from(block);
+}
+
+static void *take_shared(size_t class) {
+    if (left) {
+        own_pool = pool_new();
+        return take_slowly(own_pool, class, true);
+    }
+    pthread_mutex_lock(&pool_lock);
+    void *frame = take_slowly(&shared_pool, class, false);
+    pthread_mutex_unlock(&pool_lock);
+    return frame;
 }
 
 static size_t class_of(size_t size) { return (size + STEP - 1) / STEP; }
 
-/* Allocates if the loop has no block left, or if the thread is no loop. */
-static void *allocate_elsewhere(size_t class) {
-    struct class *shared = &shared_pool.classes[class];
-    void *frame = NULL;
-    if (!own_loop || __atomic_load_n(&shared->count, __ATOMIC_RELAXED)) {
-        pthread_mutex_lock(&pool_lock);
-        frame = pool_take(shared);
-        if (!frame && !own_loop) frame = new_frame(&shared_pool, class * STEP);
-        pthread_mutex_unlock(&pool_lock);
-    }
-    return frame ? frame : new_frame(own_loop->pool, class * STEP);
-}
-
-static void free_elsewhere(void *frame, size_t class) {
-    pthread_mutex_lock(&pool_lock);
-    pool_give(&shared_pool.classes[class], frame);
-    pthread_mutex_unlock(&pool_lock);
-}
-
 void *rt_frame_allocate(size_t size, size_t alignment) {
     if (is_large(size, alignment)) return allocate_large(size, alignment);
     size_t class = class_of(size);
-    void *frame = own_loop ? pool_take(&own_loop->pool->classes[class]) : NULL;
-    return frame ? frame : allocate_elsewhere(class);
+    if (!own_pool) return take_shared(class);
+    struct block *block = own_pool->open[class];
+    return block ? take_from(block) : take_slowly(own_pool, class, true);
 }
 
 void rt_frame_free(void *frame, size_t size, size_t alignment) {
@@ -116,9 +210,14 @@ void rt_frame_free(void *frame, size_t size, size_t alignment) {
         free(frame);
         return;
     }
-    size_t class = class_of(size);
-    if (own_loop && own_loop->pool->classes[class].count < KEPT) pool_give(&own_loop->pool->classes[class], frame);
-    else free_elsewhere(frame, class);
+    struct pool *pool = block_of(frame)->pool;
+    if (pool == own_pool) {
+        give_to(pool, frame, true);
+        return;
+    }
+    void *first = __atomic_load_n(&pool->returned, __ATOMIC_RELAXED);
+    do *(void **)frame = first;
+    while (!__atomic_compare_exchange_n(&pool->returned, &first, frame, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
 }
 
 /* ---- Arrays: variable-length arrays and alloca ---- */
@@ -173,7 +272,6 @@ static bool reserve(void) {
 
 /* For debuggers (gdb.py): the place of the tasks, and the offsets of the fields that a debugger
  * reads. A task waits if its state is the engine's PARKED. */
-enum { ENGINE_STATE = 69, PARKED = 3 };
 static const struct {
     struct task **first;
     size_t *used, size, state, parked, parent;

@@ -133,12 +133,12 @@ static struct rt_int lock(struct task *task, void *mutex, clockid_t clock, const
 }
 
 struct rt_int rt_pthread_mutex_lock(pthread_mutex_t *mutex) {
-    if (!self) return (struct rt_int){NULL, rt_block_pthread_mutex_lock(mutex)};
+    if (!on_loop()) return (struct rt_int){NULL, rt_block_pthread_mutex_lock(mutex)};
     return in_turn(lock, mutex, CLOCK_REALTIME, NULL);
 }
 
 struct rt_int rt_pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until) {
-    if (!self) return (struct rt_int){NULL, rt_block_pthread_mutex_clocklock(mutex, clock, until)};
+    if (!on_loop()) return (struct rt_int){NULL, rt_block_pthread_mutex_clocklock(mutex, clock, until)};
     return in_turn(lock, mutex, clock, until);
 }
 

@@ -53,7 +53,7 @@ static void again(struct rt_handle *handle) {
 }
 
 struct rt_int rt_once_begin(pthread_once_t *once) {
-    struct task *task = identity();
+    struct task *task = on_loop() ? self : behalf;
     unsigned *word = (unsigned *)once;
     if (load(word) & DONE) return self && has_had_its_turn() ? give_way_with(0) : (struct rt_int){NULL, 0};
     task->engine.arguments[0] = (long)word;

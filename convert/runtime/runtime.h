@@ -27,6 +27,11 @@
 #include <stdint.h>
 #include <string.h>
 
+/* The runtime's code has a section of its own. The engine asks for its bounds: see engine.h. */
+#if defined(__clang__)
+#pragma clang section text = "duality_runtime"
+#endif
+
 enum { LOOPS = 64, NANOSECONDS = 1000000000, MILLISECOND = 1000000 };
 
 /* The rare part of a task. A task has one only if it needs it. */
@@ -109,12 +114,22 @@ extern _Thread_local struct task *self;
 extern _Thread_local struct task *behalf;
 /* The loop that this thread runs. */
 extern _Thread_local struct loop *own_loop;
+/* The loop that this thread has left in the middle of a task's turn, because the task computes. */
+extern _Thread_local struct loop *left;
+/* Where this thread's frames come from. NULL: from the pool that threads share. */
+extern _Thread_local struct pool *own_pool;
 extern struct loop loops[LOOPS];
 
 /* The parent of each start routine's frame. */
 extern struct rt_handle root;
 
 static inline struct task *identity(void) { return self ? self : behalf; }
+
+/* Has this thread run the loop again that it has left. Returns its task. */
+struct task *come_back(void);
+/* The task that runs on this loop, for a primitive: only a loop's thread has its task wait. NULL on
+ * other threads. */
+static inline struct task *on_loop(void) { return self || !left ? self : come_back(); }
 
 #define load(place) __atomic_load_n(place, __ATOMIC_ACQUIRE)
 #define store(place, value) __atomic_store_n(place, value, __ATOMIC_RELEASE)
@@ -139,8 +154,13 @@ static inline int fruitless(int result) {
 _Noreturn void give_up(const char *problem);
 extern unsigned core_count;
 
+/* The place of a task's state among the engine's words, and two of the states. */
+enum { ENGINE_STATE = 69, RUNNING = 2, PARKED = 3 };
+
 /* memory.c */
 struct pool *pool_new(void);
+/* Leaves the pool of a thread that ends to another thread. */
+void pool_leave(struct pool *);
 struct task *task_allocate(void);
 void task_free(struct task *);
 bool is_task(pthread_t);
@@ -165,6 +185,9 @@ void trampoline(struct rt_handle *);
 /* Ends the task in the middle of its calls, with this result, once it has suspended. */
 struct rt_handle *leave(struct task *, void *result);
 void loop_ensure(unsigned index);
+/* The size of the stacks on which code of the program runs. */
+enum { SMALLEST_STACK = 16 << 20 };
+size_t stack_size(void);
 void thread_ended(void);
 void tasks_before_fork(void);
 void tasks_after_fork(bool child);
@@ -228,9 +251,15 @@ void once_abandon(struct task *);
 void once_after_fork(void);
 
 /* signals.c */
+/* The present mask of this thread of a loop. The engine changes it where the thread waits. */
+extern _Thread_local unsigned long thread_mask;
 void mask_inherit(struct task *);
+/* Count the mask of a task among those of all tasks. */
+void mask_begins(struct task *);
+void mask_ends(struct task *);
 void mask_apply(struct task *);
 void mask_of_loop(bool first);
+/* The mask of a side thread that works for the task, or for none (NULL). */
 void mask_of_side(struct task *);
 /* Whether the task blocks the signal. A blocked signal waits for the task. The caller must keep the
  * task's rare part. */

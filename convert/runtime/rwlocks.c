@@ -76,19 +76,19 @@ static struct rt_int begin_to_write(struct task *task, void *lock, clockid_t clo
 }
 
 struct rt_int rt_pthread_rwlock_rdlock(pthread_rwlock_t *lock) {
-    return self ? in_turn(begin_to_read, lock, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_rdlock(lock)};
+    return on_loop() ? in_turn(begin_to_read, lock, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_rdlock(lock)};
 }
 struct rt_int rt_pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
-    return self ? in_turn(begin_to_read, lock, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockrdlock(lock, clock, until)};
+    return on_loop() ? in_turn(begin_to_read, lock, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockrdlock(lock, clock, until)};
 }
 struct rt_int rt_pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *until) {
     return rt_pthread_rwlock_clockrdlock(lock, CLOCK_REALTIME, until);
 }
 struct rt_int rt_pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
-    return self ? in_turn(begin_to_write, lock, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_wrlock(lock)};
+    return on_loop() ? in_turn(begin_to_write, lock, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_wrlock(lock)};
 }
 struct rt_int rt_pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
-    return self ? in_turn(begin_to_write, lock, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockwrlock(lock, clock, until)};
+    return on_loop() ? in_turn(begin_to_write, lock, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockwrlock(lock, clock, until)};
 }
 struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until) {
     return rt_pthread_rwlock_clockwrlock(lock, CLOCK_REALTIME, until);

@@ -71,15 +71,15 @@ static struct rt_int begin(struct task *task, void *object, clockid_t clock, con
 }
 
 struct rt_int rt_sem_wait(sem_t *semaphore) {
-    if (!self) return PLAIN(struct rt_int, sem_wait(semaphore));
+    if (!on_loop()) return PLAIN(struct rt_int, sem_wait(semaphore));
     return in_turn(begin, semaphore, CLOCK_REALTIME, NULL);
 }
 struct rt_int rt_sem_timedwait(sem_t *semaphore, const struct timespec *until) {
-    if (!self) return PLAIN(struct rt_int, sem_timedwait(semaphore, until));
+    if (!on_loop()) return PLAIN(struct rt_int, sem_timedwait(semaphore, until));
     return in_turn(begin, semaphore, CLOCK_REALTIME, until);
 }
 struct rt_int rt_sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *until) {
-    if (!self) return PLAIN(struct rt_int, sem_clockwait(semaphore, clock, until));
+    if (!on_loop()) return PLAIN(struct rt_int, sem_clockwait(semaphore, clock, until));
     return in_turn(begin, semaphore, clock, until);
 }
 int rt_sem_post(sem_t *semaphore) { return sem_post(semaphore); }

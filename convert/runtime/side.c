@@ -12,14 +12,18 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* The most side threads that stay for the next call. */
 enum { IDLE_MOST = 64 };
+/* Of these, the threads that keep the memory of their stacks. */
+enum { IDLE_WHOLE = 8 };
 
 struct side {
     struct side *next; /* in the list of idle side threads */
     pthread_t thread;
-    unsigned awake;    /* a futex: 1 when there is a task */
+    unsigned awake;    /* a futex: 1 when there is a task, or it must end */
+    size_t stack;
     struct task *task;
     bool cancelled;    /* pthread_cancel was called for it: it serves no other task */
 };
@@ -102,10 +106,25 @@ static void serve(struct side *side, struct task *task) {
     task->flags &= ~AWAY;
     leave_turn(task);
     behalf = NULL;
+    mask_of_side(NULL);
+}
+
+/* After a burst, the memory of a stack goes back to the kernel, except for the part in use. */
+static void give_stack_back(void) {
+    enum { KEPT = 16384 };
+    pthread_attr_t attributes;
+    void *low;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes)) return;
+    pthread_attr_getstack(&attributes, &low, &size);
+    pthread_attr_destroy(&attributes);
+    uintptr_t end = ((uintptr_t)__builtin_frame_address(0) - KEPT) & -(uintptr_t)KEPT;
+    if (end > (uintptr_t)low) madvise(low, end - (uintptr_t)low, MADV_DONTNEED);
 }
 
 /* Makes the thread idle, or gives it the next task. Returns false if the thread must end. */
 static bool rest(struct side *side) {
+    if (__atomic_load_n(&idle_count, __ATOMIC_RELAXED) >= IDLE_WHOLE) give_stack_back();
     pthread_mutex_lock(&lock);
     bool stays = !side->cancelled && idle_count < IDLE_MOST;
     if (stays && first) {
@@ -132,6 +151,7 @@ static void *side_main(void *argument) {
         while (!load(&side->awake)) block_at(&side->awake, 0, 0);
         store(&side->awake, 0);
         struct task *task = side->task;
+        if (!task) break;
         serve(side, task);
         /* The thread becomes idle first. Otherwise the task's next call would need another
          * thread. */
@@ -150,8 +170,10 @@ static bool create(struct task *task) {
     if (!side) return false;
     side->task = task;
     side->awake = 1;
+    side->stack = stack_size();
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, side->stack);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     int error = pthread_create(&side->thread, &attributes, side_main, side);
     pthread_attr_destroy(&attributes);
@@ -178,15 +200,22 @@ static void run_at(struct side *side, struct task *task) {
     wake_all(&side->awake);
 }
 
-void side_begin(struct task *task) {
-    pthread_mutex_lock(&lock);
-    struct side *side = idle;
-    if (side) {
+/* An idle side thread, under the lock. Threads with too small a stack end. */
+static struct side *take_idle(void) {
+    for (struct side *side; (side = idle);) {
         idle = side->next;
         idle_count--;
-    } else {
-        count++;
+        if (side->stack >= stack_size()) return side;
+        count--;
+        run_at(side, NULL);
     }
+    return NULL;
+}
+
+void side_begin(struct task *task) {
+    pthread_mutex_lock(&lock);
+    struct side *side = take_idle();
+    if (!side) count++;
     pthread_mutex_unlock(&lock);
     if (side) {
         run_at(side, task);
@@ -219,7 +248,7 @@ struct rt_handle *rt_call_on_side_stack(void (*call)(void *), void *arguments) {
 /* ---- duality_detach and duality_attach ---- */
 
 struct rt_handle *rt_duality_detach(void) {
-    struct task *task = self;
+    struct task *task = on_loop();
     if (!task) return NULL;
     rare_of(task)->call = NULL;
     task->flags |= AWAY | HANDED;
@@ -297,7 +326,7 @@ void side_after_fork(bool child) {
     if (child) {
         idle = NULL;
         idle_count = 0;
-        count = behalf ? 1 : 0;
+        count = behalf && !left ? 1 : 0;
         first = NULL;
         last = &first;
     }

@@ -3,6 +3,10 @@
  * While a thread runs a task, the thread has the task's mask. As long as all masks are alike, the
  * runtime changes no mask.
  *
+ * A signal for the process goes to any thread of the program that does not block it. A thread of a
+ * loop that waits stands for all tasks: it blocks what every task blocks, and all signals without a
+ * task. A side thread without a call blocks all signals.
+ *
  * A signal for a task that blocks it waits in the task's rare part, because the loop's thread will
  * have other masks. The thread that runs the task gets the signal when the task unblocks it. A side
  * thread that makes a call for the task gets the signal before the call, which may be sigwait. At
@@ -12,11 +16,13 @@
 #include <signal.h>
 #include <stdlib.h>
 
-/* Some task has a mask that differs from its loop's. */
+/* Some thread of the program has changed its mask. */
 static bool masks_differ;
 
-/* The present mask of this thread of a loop. */
-static _Thread_local unsigned long thread_mask;
+_Thread_local unsigned long thread_mask;
+
+/* All signals but libc's own two. */
+static const unsigned long ALL = ~(3ul << 31);
 
 static unsigned long current(void) {
     sigset_t set;
@@ -38,13 +44,82 @@ static unsigned long mask_of(struct task *task) {
     return task->flags & MASKED ? load(&task->rare->mask) : loops[task->loop].base;
 }
 
+/* ---- The masks of all tasks ---- */
+
+/* The number of tasks with each mask. A program has few different masks. If it has more, the
+ * others count as none: a waiting thread then accepts all signals. */
+static struct {
+    unsigned long opened; /* the complement of the mask. 0: the place is free */
+    unsigned count;
+} masks[32];
+static unsigned beyond; /* tasks with masks for which there is no place */
+
+/* The word that counts the tasks with this mask. */
+static unsigned *count_of(unsigned long mask) {
+    for (size_t index = 0; index < sizeof masks / sizeof *masks; index++) {
+        unsigned long none = 0;
+        if (load(&masks[index].opened) == ~mask) return &masks[index].count;
+        if (__atomic_compare_exchange_n(&masks[index].opened, &none, ~mask, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) || none == ~mask)
+            return &masks[index].count;
+    }
+    return &beyond;
+}
+
+/* What every task blocks. */
+static unsigned long blocked_by_all(void) {
+    unsigned long mask = load(&beyond) ? 0 : ALL;
+    for (size_t index = 0; index < sizeof masks / sizeof *masks && load(&masks[index].opened); index++) {
+        if (__atomic_load_n(&masks[index].count, __ATOMIC_SEQ_CST)) mask &= ~masks[index].opened;
+    }
+    return mask;
+}
+
+/* Tells the engine the mask of threads that wait. Handlers of signals may run in the middle, and
+ * other threads may call this at the same time: the last one tells what holds. */
+static void publish(void) {
+    static unsigned long published; /* the complement of the mask; 0: none yet */
+    if (!__atomic_load_n(&masks_differ, __ATOMIC_RELAXED)) return;
+    unsigned long mask = blocked_by_all();
+    while (load(&published) != ~mask) {
+        engine(ENGINE_MASK, mask);
+        store(&published, ~mask);
+        mask = blocked_by_all();
+    }
+}
+
+/* From now on, masks are applied. */
+static void masks_matter(void) {
+    if (__atomic_exchange_n(&masks_differ, true, __ATOMIC_RELAXED)) return;
+    publish();
+}
+
 static void keep(struct task *task, unsigned long mask) {
     store(&rare_of(task)->mask, mask);
     task->flags |= MASKED;
     /* The mask is stored before any look at the signals that wait for the task. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    __atomic_store_n(&masks_differ, true, __ATOMIC_RELAXED);
 }
+
+void mask_begins(struct task *task) {
+    __atomic_add_fetch(count_of(mask_of(task)), 1, __ATOMIC_SEQ_CST);
+    publish();
+}
+
+void mask_ends(struct task *task) {
+    __atomic_sub_fetch(count_of(mask_of(task)), 1, __ATOMIC_SEQ_CST);
+    publish();
+}
+
+static void change_of_task(struct task *task, unsigned long mask) {
+    unsigned *before = count_of(mask_of(task));
+    __atomic_add_fetch(count_of(mask), 1, __ATOMIC_SEQ_CST);
+    keep(task, mask);
+    __atomic_sub_fetch(before, 1, __ATOMIC_SEQ_CST);
+    masks_matter();
+    publish();
+}
+
+/* ---- The masks of the threads that run tasks ---- */
 
 void mask_of_loop(bool first) {
     thread_mask = current();
@@ -59,13 +134,13 @@ void mask_apply(struct task *task) {
     change(wanted);
 }
 
-void mask_of_side(struct task *task) {
-    if (__atomic_load_n(&masks_differ, __ATOMIC_RELAXED)) change(mask_of(task));
-}
+void mask_of_side(struct task *task) { change(task ? mask_of(task) : ALL); }
 
 void mask_inherit(struct task *task) {
     unsigned long mask = own_loop ? thread_mask : current();
-    if (mask != loops[task->loop].base) keep(task, mask);
+    if (mask == loops[task->loop].base) return;
+    keep(task, mask);
+    masks_matter();
 }
 
 /* ---- Signals that wait for a task ---- */
@@ -130,6 +205,10 @@ void signals_from_side(struct task *task) {
 void signals_after_fork(void) {
     struct task *task = identity();
     if (task && task->rare) store(&task->rare->pending, 0);
+    memset(masks, 0, sizeof masks);
+    beyond = 0;
+    if (task) mask_begins(task);
+    else publish();
 }
 
 int rt_sigpending(sigset_t *set) {
@@ -147,10 +226,14 @@ int rt_sigpending(sigset_t *set) {
 int rt_pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
     int error = pthread_sigmask(how, set, before);
     struct task *task = identity();
-    if (error || !set || !task) return error;
+    if (error || !set) return error;
+    if (!task) {
+        masks_matter();
+        return 0;
+    }
     unsigned long mask = current();
-    if (own_loop) thread_mask = mask;
-    keep(task, mask);
+    if (own_loop || left) thread_mask = mask;
+    change_of_task(task, mask);
     get_waiting(task, ~mask);
     return 0;
 }

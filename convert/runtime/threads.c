@@ -131,10 +131,10 @@ int rt_block_pthread_timedjoin_np(pthread_t thread, void **result, const struct 
 }
 
 struct rt_int rt_pthread_join(pthread_t thread, void **result) {
-    return self ? join(thread, result, CLOCK_REALTIME, NULL) : PLAIN(struct rt_int, rt_block_pthread_join(thread, result));
+    return on_loop() ? join(thread, result, CLOCK_REALTIME, NULL) : PLAIN(struct rt_int, rt_block_pthread_join(thread, result));
 }
 struct rt_int rt_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock, const struct timespec *until) {
-    return self ? join(thread, result, clock, until) : PLAIN(struct rt_int, rt_block_pthread_clockjoin_np(thread, result, clock, until));
+    return on_loop() ? join(thread, result, clock, until) : PLAIN(struct rt_int, rt_block_pthread_clockjoin_np(thread, result, clock, until));
 }
 struct rt_int rt_pthread_timedjoin_np(pthread_t thread, void **result, const struct timespec *until) {
     return rt_pthread_clockjoin_np(thread, result, CLOCK_REALTIME, until);
@@ -167,7 +167,7 @@ struct rt_handle *rt_pthread_exit(void *result) {
 }
 
 struct rt_handle *rt_pthread_testcancel(void) {
-    struct task *task = identity();
+    struct task *task = on_loop() ? self : behalf;
     if (!task) pthread_testcancel();
     if (task && is_cancelled(task)) return leave(task, PTHREAD_CANCELED);
     if (!self || !has_had_its_turn()) return NULL;

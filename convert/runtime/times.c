@@ -12,32 +12,32 @@ static struct rt_ssize sleep_for(enum shape shape, long seconds, long nanosecond
 }
 
 struct rt_uint rt_sleep(unsigned seconds) {
-    if (!self) return PLAIN(struct rt_uint, sleep(seconds));
+    if (!on_loop()) return PLAIN(struct rt_uint, sleep(seconds));
     struct rt_ssize result = sleep_for(SHAPE_SLEEP, seconds, 0);
     return (struct rt_uint){result.handle, (unsigned)result.value};
 }
 
 struct rt_int rt_usleep(useconds_t time) {
-    if (!self) return PLAIN(struct rt_int, usleep(time));
+    if (!on_loop()) return PLAIN(struct rt_int, usleep(time));
     struct rt_ssize result = sleep_for(SHAPE_ERRNO, time / 1000000, time % 1000000 * 1000l);
     return (struct rt_int){result.handle, (int)result.value};
 }
 
 struct rt_int rt_nanosleep(const struct timespec *time, struct timespec *left) {
-    if (!self) return PLAIN(struct rt_int, nanosleep(time, left));
+    if (!on_loop()) return PLAIN(struct rt_int, nanosleep(time, left));
     struct rt_ssize result = call_begin(self, SHAPE_ERRNO, SYS_nanosleep, (const long[6]){(long)time, (long)left});
     return (struct rt_int){result.handle, (int)result.value};
 }
 
 struct rt_int rt_clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *left) {
-    if (!self) return PLAIN(struct rt_int, clock_nanosleep(clock, flags, time, left));
+    if (!on_loop()) return PLAIN(struct rt_int, clock_nanosleep(clock, flags, time, left));
     if (clock == CLOCK_THREAD_CPUTIME_ID) return (struct rt_int){NULL, EINVAL};
     struct rt_ssize result = call_begin(self, SHAPE_NUMBER, SYS_clock_nanosleep, (const long[6]){clock, flags, (long)time, (long)left});
     return (struct rt_int){result.handle, (int)result.value};
 }
 
 struct rt_int rt_give_way(void) {
-    if (self) return give_way_with(0);
+    if (on_loop()) return give_way_with(0);
     /* The thread has no turns, but may read the rest of a turn. */
     rt_turn = RT_TURN;
     return (struct rt_int){NULL, sched_yield()};

@@ -1,5 +1,7 @@
 //! Tests of the driver, `duality cc`, as build systems call it.
 
+mod natively;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -31,7 +33,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     driver.write_sources(&source(workspace).join("tests"))?;
     driver.write_sources_of_libraries()?;
     driver.write_sources_of_ends()?;
-    let steps: [(&str, Test); 15] = [
+    let steps: [(&str, Test); 17] = [
         ("the same link", Driver::again),
         ("an archive", Driver::archive),
         ("a language", Driver::language),
@@ -46,7 +48,9 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         ("a static program", Driver::static_program),
         ("a graph", Driver::graph),
         ("gdb", Driver::stack),
-        ("a thread that holds its loop", Driver::held),
+        ("a thread that computes", Driver::held),
+        ("CMake's optimisation of whole programs", Driver::utilities),
+        ("what is not converted", Driver::natively),
     ];
     for (name, step) in steps {
         step(&driver).map_err(|problem| format!("duality cc: {name}: {problem}"))?;
@@ -455,7 +459,7 @@ impl Driver {
         self.succeeds("-O2 -w -pthread holds.c -o holds")?;
         let mut command = Command::new(self.work.join("holds"));
         let said = self.succeeds_with(command.env("DUALITY_STALL", "50"), "holds")?;
-        if said.contains(" heavy has held loop 0 for ") && said.contains(", in computes (at 0x") {
+        if said.contains(" heavy has computed for ") && said.contains(", in computes (at 0x") {
             Ok(())
         } else {
             Err(said)

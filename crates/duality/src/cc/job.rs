@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::slice;
 
 /// The result of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) struct Job {
     pub(super) libcxx: bool,
     /// libstdc++ becomes a part of the program.
     pub(super) static_libstdcxx: bool,
+    /// It is for another machine than the engine.
+    pub(super) foreign: bool,
     /// The reason why a runtime cannot be part of the program, if there is one.
     pub(super) alone: Option<&'static str>,
     pub(super) output: PathBuf,
@@ -70,6 +73,11 @@ const WITH_VALUE: &[&str] = &[
     "-mllvm",
     "-target",
 ];
+
+/// Whether the next argument is the value of this one.
+pub(crate) fn takes_value(argument: &OsStr) -> bool {
+    argument == "-x" || WITH_VALUE.iter().any(|name| argument == *name)
+}
 
 /// Arguments that ask for other output than an object or a program.
 const OTHER: &[&str] = &[
@@ -117,6 +125,7 @@ impl Job {
             sanitized: false,
             libcxx: false,
             static_libstdcxx: false,
+            foreign: false,
             alone: None,
             output: "a.out".into(),
         };
@@ -131,6 +140,8 @@ impl Job {
                 job.output = rest.next().map(PathBuf::from).unwrap_or_default();
             } else if is(&["-x"]) {
                 language = rest.next().cloned().unwrap_or_default();
+            } else if let Some(target) = target(text, &mut rest) {
+                job.foreign = !target.starts_with(b"x86_64") && !target.starts_with(b"amd64");
             } else if is(WITH_VALUE) {
                 // A library is an input, for a program of libraries alone.
                 inputs.any |= is(&["-l"]);
@@ -165,7 +176,7 @@ impl Job {
                 inputs.add(argument, &language);
             }
         }
-        job.kind = if other || !inputs.any || inputs.headers {
+        job.kind = if other || job.foreign || !inputs.any || inputs.headers {
             Kind::Other
         } else if compiles {
             Kind::Compile
@@ -175,6 +186,15 @@ impl Job {
             Kind::Link
         };
         job
+    }
+}
+
+/// The machine that an argument names.
+fn target<'a>(argument: &'a [u8], rest: &mut slice::Iter<'a, OsString>) -> Option<&'a [u8]> {
+    match argument {
+        b"-m32" | b"-mx32" => Some(b"i386"),
+        b"-target" => Some(rest.next().map_or(b"", |target| target.as_bytes())),
+        _ => argument.strip_prefix(b"--target="),
     }
 }
 
@@ -245,6 +265,14 @@ mod tests {
         let alone = |line: [&str; 2]| Job::read(&line.map(OsString::from)).alone.is_some();
         assert!(alone(["-static", "a.o"]));
         assert!(!alone(["-static-libgcc", "a.o"]));
+    }
+
+    #[test]
+    fn another_machine_has_no_engine() {
+        for line in ["-m32 -c a.c", "--target=aarch64-linux-gnu a.o", "-target i386-elf a.o"] {
+            assert_eq!(kind(line), Kind::Other, "{line}");
+        }
+        assert_eq!(kind("--target=x86_64-pc-linux-gnu a.o"), Kind::Link);
     }
 
     #[test]

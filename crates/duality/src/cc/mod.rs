@@ -25,6 +25,7 @@ use std::process::{Command, ExitCode};
 use duality_runtime::log;
 
 pub(crate) use doctor::doctor;
+pub(crate) use job::takes_value;
 use job::{Job, Kind};
 use toolchain::Toolchain;
 
@@ -74,6 +75,13 @@ pub(crate) fn compile(
     let toolchain = Toolchain::find(language)?;
     let job = Job::read(arguments);
     let mut clang = Command::new(&toolchain.compiler);
+    if job.foreign {
+        log::tell(format_args!(
+            "duality {}: {}: it is for another machine (-m32, --target), and the engine is for x86-64 only: compiled natively",
+            language.command(),
+            job.output.display()
+        ));
+    }
     match job.kind {
         Kind::Other => {}
         Kind::Compile => {
@@ -86,13 +94,16 @@ pub(crate) fn compile(
             }
         }
         Kind::Native => {
-            if job.shared {
-                log::tell(format_args!(
-                    "duality {}: {}: a shared library is compiled natively; threads that run its code use its originals",
-                    language.command(),
-                    job.output.display()
-                ));
-            }
+            let what = if job.shared {
+                "a shared library is compiled natively; threads that run its code use its originals"
+            } else {
+                "a relocatable object (-r) is native code, and so its threads are not converted; link the objects themselves"
+            };
+            log::tell(format_args!(
+                "duality {}: {}: {what}",
+                language.command(),
+                job.output.display()
+            ));
             clang.args(debugging(&job, wishes.report.is_some())).arg("-fuse-ld=lld");
         }
         Kind::Link => {

@@ -33,11 +33,13 @@ Examples:
       what was converted and why, what frames keep, what runs on side stacks,
       and what may go wrong
 
-Options, before all others:
+Options, among those of the compiler:
   --report[=FILE]  Write what was converted, and why, to FILE (else standard
                    error) [env: DUALITY_CC_REPORT]
   --graph FILE     Write the graph of calls that may block, as DOT, and as SVG
                    beside it [env: DUALITY_CC_GRAPH]
+
+Options, before all others:
   --doctor         Say what is there and what is missing
   --ar, --ranlib, --nm
                    Be that program of LLVM, for objects that are bitcode alone
@@ -45,7 +47,13 @@ Options, before all others:
   --help           Print this
 
 The commands can also be called `duality-cc` and `duality-c++`, by links to
-duality, where a build system takes no compiler of two words.";
+duality, where a build system takes no compiler of two words. The links
+`duality-llvm-ar` and `duality-llvm-ranlib` beside them let CMake find the
+programs of INTERPROCEDURAL_OPTIMIZATION.";
+
+/// The programs of LLVM that CMake expects beside a compiler with this prefix, and our options.
+const UTILITIES: [(&str, &str); 3] =
+    [("llvm-ar", "--ar"), ("llvm-ranlib", "--ranlib"), ("llvm-nm", "--nm")];
 
 /// The request in the first arguments.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,30 +61,39 @@ enum Invocation<'a> {
     Help,
     Doctor,
     Utility(Utility, &'a [OsString]),
-    Compile(Wishes, &'a [OsString]),
+    Compile(Wishes, Vec<OsString>),
 }
 
 impl Arguments {
     pub(super) fn of_process() -> Self {
         // The name of the process is the command, or the command is its first argument.
-        let (skip, language) = match named() {
-            Some(language) => (1, language),
-            None => (2, first().unwrap_or_default()),
+        let name = named();
+        let (skip, language) = match &name {
+            Some(name) => (1, of_command(name)),
+            None => (2, first()),
         };
-        Self { arguments: env::args_os().skip(skip).collect(), language }
+        let language = language.unwrap_or_default();
+        let utility = name.as_deref().and_then(option_of);
+        let arguments = utility.map(OsString::from).into_iter();
+        Self { arguments: arguments.chain(env::args_os().skip(skip)).collect(), language }
     }
 }
 
 /// Whether this process is to be a compiler, by its name or its first argument.
 pub(super) fn is_asked_for() -> bool {
-    named().or_else(first).is_some()
+    named().is_some() || first().is_some()
 }
 
-/// The compiler under the name of which this process was started.
-fn named() -> Option<Language> {
+/// The compiler, or the program of LLVM, under the name of which this process was started.
+fn named() -> Option<String> {
     let name = PathBuf::from(env::args_os().next()?);
     let command = name.file_name()?.to_str()?.strip_prefix("duality-")?;
-    of_command(command)
+    let known = of_command(command).is_some() || option_of(command).is_some();
+    known.then(|| command.to_owned())
+}
+
+fn option_of(utility: &str) -> Option<&'static str> {
+    UTILITIES.iter().find(|(name, _)| *name == utility).map(|(_, option)| *option)
 }
 
 fn first() -> Option<Language> {
@@ -99,37 +116,43 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             print(&text).map(|()| ExitCode::from(u8::from(!complete)))
         }
         Invocation::Utility(which, rest) => cc::utility(which, rest),
-        Invocation::Compile(wishes, rest) => cc::compile(arguments.language, rest, &wishes),
+        Invocation::Compile(wishes, rest) => cc::compile(arguments.language, &rest, &wishes),
     }
 }
 
 fn read(arguments: &[OsString], mut wishes: Wishes) -> Result<Invocation<'_>, Failure> {
-    let mut rest = arguments;
-    while let Some((first, after)) = rest.split_first() {
+    if let Some((first, after)) = arguments.split_first() {
         match first.to_str() {
             Some("--help") => return Ok(Invocation::Help),
             Some("--doctor") => return Ok(Invocation::Doctor),
             Some("--ar") => return Ok(Invocation::Utility(Utility::Ar, after)),
             Some("--ranlib") => return Ok(Invocation::Utility(Utility::Ranlib, after)),
             Some("--nm") => return Ok(Invocation::Utility(Utility::Nm, after)),
-            Some("--report") => wishes.report = Some("-".into()),
-            Some("--graph") => {
-                let (file, after) = after.split_first().ok_or_else(|| {
-                    Failure::misuse("--graph: a file is missing, for example --graph calls.dot")
-                })?;
-                wishes.graph = Some(file.into());
-                rest = after;
-                continue;
-            }
-            Some(text) if text.starts_with("--report=") => {
-                wishes.report = Some(text["--report=".len()..].into());
-            }
-            Some(text) if text.starts_with("--graph=") => {
-                wishes.graph = Some(text["--graph=".len()..].into());
-            }
-            _ => break,
+            _ => {}
         }
-        rest = after;
+    }
+    let mut rest = Vec::new();
+    let mut left = arguments.iter();
+    while let Some(argument) = left.next() {
+        let file = |option: &str| argument.to_str()?.strip_prefix(option).map(PathBuf::from);
+        if argument == "--report" {
+            wishes.report = Some("-".into());
+        } else if argument == "--graph" {
+            let file = left.next().ok_or_else(|| {
+                Failure::misuse("--graph: a file is missing, for example --graph calls.dot")
+            })?;
+            wishes.graph = Some(file.into());
+        } else if let Some(file) = file("--report=") {
+            wishes.report = Some(file);
+        } else if let Some(file) = file("--graph=") {
+            wishes.graph = Some(file);
+        } else {
+            rest.push(argument.clone());
+            // The values of the compiler's options may look like ours.
+            if cc::takes_value(argument) {
+                rest.extend(left.next().cloned());
+            }
+        }
     }
     if rest.is_empty() {
         return Err(Failure::misuse("no input files; `duality cc --help` shows examples"));
@@ -146,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn own_options_come_first() {
-        let line = words("--report --graph a.dot -O2 --report a.c");
+    fn own_options_are_found_among_others() {
+        let line = words("--graph a.dot -O2 --report a.c -Xlinker --report=b -o --graph=c");
         let Ok(Invocation::Compile(wishes, rest)) = read(&line, Wishes::default()) else {
             panic!("a compilation")
         };
         assert_eq!(wishes.report, Some("-".into()));
         assert_eq!(wishes.graph, Some("a.dot".into()));
-        assert_eq!(rest, words("-O2 --report a.c"));
+        assert_eq!(rest, words("-O2 a.c -Xlinker --report=b -o --graph=c"));
     }
 
     #[test]

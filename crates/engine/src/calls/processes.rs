@@ -344,6 +344,7 @@ fn inherit(held: Held<'_>, thread: &Thread) {
     MAIN.loop_number.set(thread.loop_number.get());
     MAIN.turn.set(thread.turn.get());
     MAIN.nice.set(held, thread.nice.get(held));
+    MAIN.mask_word.set(thread.mask_word.get());
     let affinity = thread.affinity.get(held);
     if affinity != [0, 0] {
         sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), &affinity);

@@ -7,22 +7,26 @@ use crate::descriptors::registry;
 use crate::entry::frame::Frame;
 use crate::entry::table::{CLASSES, Class};
 use crate::kernel::clock::NEVER;
-use crate::kernel::lock::lock;
+use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{EAGAIN, EINTR, EINVAL, ENOSYS, NEEDS_THREAD, RESTART, SUSPENDED};
 use crate::kernel::user;
+use crate::schedule::converted;
 use crate::schedule::loops::{self, MOST_LOOPS, Next};
 use crate::schedule::processor_time;
 use crate::schedule::pump::count_call;
-use crate::schedule::scheduler::{self, park, wake};
+use crate::schedule::scheduler::{self, park, park_through_signals, wake};
 use crate::schedule::task::{Task, TaskRef};
+use crate::schedule::thread::ThreadRef;
 use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::current;
 use crate::show::stall;
+use crate::signals::handling;
 
 /// The number of the first call.
 pub(crate) const FIRST: usize = 0x4455_0000;
-const VERSION: isize = 3;
+const VERSION: isize = 4;
 const MAKE_SPARE: isize = 1;
+const END: isize = 2;
 
 /// Whether `number` is the number of a call below.
 pub(crate) fn is_ours(number: usize) -> bool {
@@ -35,13 +39,15 @@ pub(crate) fn call(frame: &Frame) -> isize {
     match frame.rax - FIRST {
         0 => VERSION,
         1 => join_loop(frame),
-        2 => next(),
+        2 => next(frame.rdi != 0),
         3 => ready(frame),
         4 => attempt(frame),
         5 => wait(frame),
         6 => futex::wake_at(&mut lock(), frame.rdi, frame.rsi as i32, futex::ANY),
         7 => interrupt(frame),
         8 => processor_time::of(&mut lock(), current()) as isize,
+        9 => come_back(),
+        10 => mask(frame.rdi as u64),
         _ => ENOSYS,
     }
 }
@@ -57,18 +63,19 @@ fn join_loop(frame: &Frame) -> isize {
     if frame.rdi >= MOST_LOOPS {
         return EINVAL;
     }
-    stall::NAMES.set(frame.rdx);
-    loops::join_loop(&mut lock(), frame.rdi, frame.rsi);
+    converted::learn(frame.rdx);
+    loops::join_loop(&mut lock(), frame.rdi, frame.rsi, frame.r10);
     0
 }
 
 /// The next task of the loop. Zero if a signal came first. One if the loop needs another thread.
-fn next() -> isize {
+/// Two if it has enough.
+fn next(may_end: bool) -> isize {
     let Some(number) = loops::number() else { return EINVAL };
     count_call();
     let mut locked = lock();
     loop {
-        match loops::next(&mut locked, number) {
+        match loops::next(&mut locked, number, may_end) {
             Next::Run(waiter) => {
                 let task = Task::of(waiter);
                 if let Some(nodes) = task.leave(&mut locked) {
@@ -79,10 +86,16 @@ fn next() -> isize {
                 return &raw const *task as isize;
             }
             Next::MakeSpare => return MAKE_SPARE,
+            Next::End(other) => {
+                scheduler::go_on(&mut locked, other);
+                return END;
+            }
             Next::Wait(other) => scheduler::go_on(&mut locked, other),
         }
+        mask_spare(&mut locked, current());
         let reason = park(&mut locked, NEVER);
         if reason == Reason::Interrupted {
+            loops::stop_waiting(&mut locked);
             return 0;
         }
     }
@@ -166,12 +179,45 @@ fn interrupt(frame: &Frame) -> isize {
     isize::from(waits)
 }
 
+/// Has the current thread, which has left its loop, run it again. Waits for the loop's runner.
+fn come_back() -> isize {
+    let mut locked = lock();
+    if !loops::come_back(&mut locked) {
+        park_through_signals(&mut locked, NEVER);
+    }
+    0
+}
+
+/// Sets the mask of threads that wait for tasks.
+fn mask(mask: u64) -> isize {
+    let mut locked = lock();
+    loops::set_mask(&mut locked, mask);
+    for spare in loops::spares(&mut locked) {
+        mask_spare(&mut locked, spare);
+    }
+    0
+}
+
+/// Gives a thread that waits for a task the mask of such threads.
+fn mask_spare(locked: &mut Locked, spare: ThreadRef) {
+    let Some(mask) = loops::mask(locked) else { return };
+    let _unchanged = user::write(spare.mask_word.get(), &mask);
+    handling::set_mask(locked, spare, mask);
+}
+
 /// Handles a tick that finds the current thread at work. If the thread runs a loop, its task gives
-/// way after its next call.
+/// way after its next call. If it has not by a later tick, the thread leaves the loop.
 pub(crate) fn tell_turn_is_over() {
     let address = current().turn.get();
-    if address != 0 {
-        let _unchanged = user::write(address, &1i32);
-        stall::look();
+    if address == 0 {
+        return;
+    }
+    let _unchanged = user::write(address, &1i32);
+    let should_leave = loops::should_leave(&mut lock());
+    stall::look();
+    if should_leave && stall::is_in_program() && converted::leave() {
+        let mut locked = lock();
+        let runner = loops::leave(&mut locked);
+        scheduler::go_on(&mut locked, runner);
     }
 }

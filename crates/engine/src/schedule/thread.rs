@@ -86,6 +86,8 @@ pub(crate) struct Thread {
     pub(crate) loop_number: Relaxed<u32>,
     /// The address of the word that says what is left of the turn, if the thread runs a loop.
     pub(crate) turn: Own<usize>,
+    /// The address of the word for the mask of a thread that waits for a task.
+    pub(crate) mask_word: Own<usize>,
     all_next: UnderLock<Option<ThreadRef>>,
     all_previous: UnderLock<Option<ThreadRef>>,
 }
@@ -121,6 +123,7 @@ impl Thread {
             task: Own::new(None),
             loop_number: Relaxed::new(AtomicU32::new(0)),
             turn: Own::new(0),
+            mask_word: Own::new(0),
             all_next: UnderLock::new(None),
             all_previous: UnderLock::new(None),
         }

@@ -6,6 +6,7 @@ use crate::entry::settings;
 use crate::kernel::lock::{Locked, Setting, lock};
 use crate::kernel::lock_counts;
 use crate::kernel::sys;
+use crate::schedule::converted;
 use crate::schedule::stacks;
 use crate::schedule::thread::{THREADS, Thread};
 use crate::show::stats;
@@ -72,7 +73,12 @@ pub(crate) fn stack_overflow(thread: &Thread, info: &libc::siginfo_t, context: &
     }
     let mut locked = lock();
     let (id, name) = (thread.id.get(), thread.name.get(locked.held()));
-    let (name, remedy) = (text(&name), "raise it with --stack-size");
+    let name = text(&name);
+    let remedy = if converted::exists() {
+        "ask for a larger one with pthread_attr_setstacksize, or by ulimit -s"
+    } else {
+        "raise it with --stack-size"
+    };
     match Cursor::of_context(context).start_routine(&mut locked) {
         Some((object, offset)) => say(format_args!(
             "thread {id} ({name}), which began at {}+{offset:#x}, has used up its stack; {remedy}",

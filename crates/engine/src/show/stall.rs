@@ -1,15 +1,17 @@
-//! Reports which thread of a converted program holds its loop, and in which function.
+//! Reports which thread of a converted program computes for long, and in which function.
 //!
-//! A task gives way at its calls. A task that computes for long holds up the others of its loop,
-//! and users see a server that hangs. Ticks measure processor time, so they never disturb a program
+//! A task gives way at its calls. A task that computes past its turn leaves its loop with its
+//! thread (`schedule/loops.rs`). Where it cannot leave, it holds up the others of its loop, and
+//! users see a server that hangs. Ticks measure processor time, so they never disturb a program
 //! that waits.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::entry::settings;
-use crate::kernel::lock::{Setting, lock};
+use crate::kernel::lock::lock;
+use crate::schedule::converted;
 use crate::schedule::loops::{self, LongTurn};
-use crate::schedule::task::{Task, TaskRef};
+use crate::schedule::task::Task;
 use crate::schedule::worker::current;
 use crate::show::report::{say, text};
 use crate::show::symbols;
@@ -17,10 +19,6 @@ use crate::show::unwind::Cursor;
 
 /// Without `DUALITY_STALL`, after so many milliseconds.
 const DEFAULT: u64 = 1000;
-
-/// The function that the runtime gave as `name` of `ENGINE_LOOP`, which returns the name of a task.
-pub(crate) static NAMES: Setting<usize> = Setting::new(0);
-type Naming = extern "C" fn(TaskRef) -> usize;
 
 /// By default, print one line only: the line says how to find out more.
 static TOLD: AtomicBool = AtomicBool::new(false);
@@ -30,9 +28,6 @@ static TOLD: AtomicBool = AtomicBool::new(false);
 pub(crate) fn look() {
     let asked_for = settings::HELD.get();
     let longest = asked_for.unwrap_or(DEFAULT) * 1_000_000;
-    if longest == 0 {
-        return;
-    }
     let held = loops::has_held(&mut lock(), longest);
     let Some(held) = held else { return };
     if asked_for.is_some() || !TOLD.swap(true, Ordering::Relaxed) {
@@ -43,51 +38,60 @@ pub(crate) fn look() {
 fn tell(held: &LongTurn, is_default: bool) {
     let task = Task::of(held.task);
     let mut name = [0; 16];
-    let name = text(name_of(task, &mut name));
+    let name = text(converted::name(task, &mut name));
     let mut function = [0; 128];
     let (function, address) = function_at(&mut function);
     let milliseconds = held.nanoseconds / 1_000_000;
     let remedy = if is_default { "; DUALITY_STALL=1000 tells each time" } else { "" };
-    say(format_args!(
-        "thread {:#x}{}{name} has held loop {} for {milliseconds} ms, in {function} (at {address:#x}): \
-         the others of the loop wait (duality_detach, DUALITY_CORES){remedy}",
-        &raw const *task as usize,
-        if name.is_empty() { "" } else { " " },
-        held.number,
-    ));
-}
-
-fn name_of(task: TaskRef, into: &mut [u8]) -> &[u8] {
-    let naming = NAMES.get();
-    if naming == 0 {
-        return b"";
+    let number = held.number;
+    let thread = format_args!("{:#x}", &raw const *task as usize);
+    let space = if name.is_empty() { "" } else { " " };
+    if held.has_left {
+        say(format_args!(
+            "thread {thread}{space}{name} has computed for {milliseconds} ms, in {function} (at \
+             {address:#x}): beside loop {number}, with a stack of its own until it waits{remedy}",
+        ));
+    } else {
+        say(format_args!(
+            "thread {thread}{space}{name} has held loop {number} for {milliseconds} ms, in {function} \
+             (at {address:#x}): the others of the loop wait (duality_detach, DUALITY_CORES){remedy}",
+        ));
     }
-    // SAFETY: the runtime gave a function of this type.
-    let naming: Naming = unsafe { core::mem::transmute(naming) };
-    crate::kernel::user::read_text(naming(task), into).unwrap_or(b"")
 }
 
-/// The program's innermost function, library functions skipped, and its address in the program's
-/// file. Without symbols in that file, the name is "the program".
+/// Whether the current thread is in the program's code, or in a library that this code has called.
+/// Otherwise the runtime is at work, or the stack is that of a library without tables.
+pub(crate) fn is_in_program() -> bool {
+    innermost(false).is_some_and(|(address, _)| !converted::is_runtime(address))
+}
+
+/// The program's innermost function, library functions skipped. Its address in the program's file
+/// comes with it. Without symbols in that file, the name is "the program".
 fn function_at(into: &mut [u8]) -> (&str, u64) {
-    const DEEPEST: usize = 32;
+    let Some((_, address)) = innermost(true) else { return ("a library", 0) };
+    let name = symbols::name_of(address, into).map_or("", text);
+    // The compiler turns `f` into `f.async.resume`.
+    match name.split('.').next() {
+        Some(plain) if !plain.is_empty() => (plain, address),
+        _ => ("the program", address),
+    }
+}
+
+/// The innermost address in the program's file: in memory, and in the file. Functions of libraries
+/// are skipped, and on request those of the runtime.
+fn innermost(skips_runtime: bool) -> Option<(u64, u64)> {
+    const DEEPEST: usize = 64;
     let mut locked = lock();
     let mut at = Cursor::at(current().place.get());
     for _ in 0..DEEPEST {
-        let Some(cursor) = at else { break };
-        let Some(object) = cursor.object(&mut locked) else { break };
-        if object.is_program() {
-            let address = cursor.address() - object.base;
-            drop(locked);
-            let name = symbols::name_of(address, into).map_or("", text);
-            // The compiler turns `f` into `f.async.resume`.
-            return match name.split('.').next() {
-                Some(plain) if !plain.is_empty() => (plain, address),
-                _ => ("the program", address),
-            };
+        let cursor = at?;
+        let object = cursor.object(&mut locked)?;
+        let address = cursor.address();
+        if object.is_program() && !(skips_runtime && converted::is_runtime(address)) {
+            return Some((address, address - object.base));
         }
         let functions = object.functions;
         at = cursor.caller(functions);
     }
-    ("a library", 0)
+    None
 }
