@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   records ─▶ rows      one subject at one number of connections: medians, intervals, faults
+//!             └▶ faults    what excludes a subject, whatever its figures are
 //!           ─▶ rounds    windows of one repeat: the pairs that a verdict without blocks has
 //!           ─▶ blocks    slices of one block: the pairs that it has with them
 //!                 └────▶ verdict   the best set, and what is out for sure
@@ -15,6 +16,7 @@
 pub mod alternatives;
 pub mod blocks;
 pub mod constraints;
+pub mod faults;
 pub mod guard;
 pub mod network;
 pub(crate) mod pairs;

@@ -77,8 +77,8 @@ pub struct Report {
     /// in use.
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`,
-    /// `handshake-failed`, `no-ports`, `no-descriptors`, `reset`, `closed-early`, `timed-out`,
-    /// `wrong-status`, `wrong-bytes`, `malformed`, `stream-reset`, `gone-away`,
+    /// `handshake-failed`, `no-ports`, `no-descriptors`, `reset`, `closed-early`, `cut-short`,
+    /// `timed-out`, `wrong-status`, `wrong-bytes`, `malformed`, `stream-reset`, `gone-away`,
     /// `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. All wrong
     /// replies before the window opened or after it closed are `wrong-outside`. Kinds that did not
     /// occur are left out.

@@ -15,7 +15,8 @@ mod silence;
 use serde::Serialize;
 
 use crate::format::{bytes, duration, grouped, how_many, listed};
-use crate::judge::rows::{Fault, Medians, Row};
+use crate::judge::faults::{self, Fault};
+use crate::judge::rows::{Medians, Row};
 use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::measure::peers;
 use crate::model;
@@ -24,6 +25,7 @@ use crate::tell::replay::{self, Headroom};
 use crate::tell::summary::Summary;
 
 pub use card::Card;
+pub(crate) use failures::in_sessions;
 pub(super) use confidence::{disturbed_briefly, network_of};
 pub use refusal::{Doubt, Refusal};
 pub(crate) use silence::withheld;
@@ -359,9 +361,7 @@ fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
 fn faults(summary: &Summary) -> Vec<String> {
     let told = |fault: Fault, sentence: fn(&str) -> String| {
         let at = |name: &String| {
-            let rows = summary.of_subject(name).filter(|row| {
-                row.medians().is_some_and(|medians| medians.faults().contains(&fault))
-            });
+            let rows = summary.of_subject(name).filter(|row| faults::of(row).contains(&fault));
             let at: Vec<String> = rows
                 .map(|row| {
                     let count = how_many(row.concurrency);
