@@ -274,6 +274,15 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
              chance: measure with --repeats 5",
         ));
     }
+    let mut unknown = comparisons.iter().flat_map(|one| &one.faults).filter(|one| one.is_blind);
+    if regressions.is_empty()
+        && let Some(first) = unknown.next()
+    {
+        return Err(Failure::misuse(format!(
+            "--fail-on-regression: {}; measure the second run again",
+            first.told
+        )));
+    }
     let blind: Vec<String> =
         comparisons.iter().flat_map(|comparison| comparison.too_unsure_for(percent)).collect();
     if regressions.is_empty()

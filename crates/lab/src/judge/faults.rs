@@ -43,10 +43,15 @@ impl Fault {
         matches!(self, Self::WrongReplies | Self::Ended | Self::Failing)
     }
 
-    /// Whether a run with this fault fails a build even if the run before had the fault too. Its
-    /// figures are those of a server that does not do its work.
+    /// Whether a run with this fault fails a build even if the run before had the fault too: a
+    /// wrong reply is never good enough.
     pub fn is_always_fatal(self) -> bool {
-        matches!(self, Self::WrongReplies | Self::Ended)
+        self == Self::WrongReplies
+    }
+
+    /// Whether the measurement, and not the server, is at fault. Then nothing can be told.
+    pub fn is_of_measurement(self) -> bool {
+        matches!(self, Self::Invalid | Self::Unchecked)
     }
 }
 

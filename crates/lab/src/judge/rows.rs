@@ -8,7 +8,7 @@ use duality_load::{Latency, Warning, WarningKind};
 pub use crate::judge::faults::{Ended, Fates};
 use crate::judge::network::load_in_server;
 use crate::judge::soundness;
-use crate::record::{Block, Measured, Outcome};
+use crate::record::{Block, Measured, Outcome, Throughout};
 use crate::statistics::{Estimate, estimate, median, variation};
 
 /// A subject at a concurrency.
@@ -78,6 +78,8 @@ pub struct Medians {
     pub memory_samples: Vec<f64>,
     /// The latencies of each repeat.
     pub latency_samples: Vec<Latency>,
+    /// The figures of whole sessions, in slices. Empty where there are none.
+    pub sessions: Vec<Throughout>,
     /// The load generator's processor time, as a share of one processor.
     pub client_cpu_share: f64,
     /// Whether the load generator was the limit in at least half of the repeats.
@@ -282,6 +284,18 @@ fn merged<'a>(warnings: impl Iterator<Item = &'a Warning>) -> Vec<Warning> {
 /// Fewer connections than this share with a reply are too few.
 pub(crate) const SERVED: f64 = 0.9;
 
+/// The latencies of a repeat. A window is short: it may miss what a server does every few seconds.
+/// So tails are those of the whole session, or of the window where they are longer.
+fn latencies(repeat: &Measured) -> Latency {
+    let window = repeat.latency_us;
+    repeat.session.map_or(window, |Throughout { latency_us: whole, .. }| Latency {
+        p99: whole.p99.max(window.p99),
+        p99_9: whole.p99_9.max(window.p99_9),
+        max: whole.max.max(window.max),
+        ..window
+    })
+}
+
 /// The medians of some repeats. `None` without repeats.
 fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Medians> {
     let samples = |of: fn(&Measured) -> f64| -> Vec<f64> {
@@ -304,8 +318,8 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         requests_per_second_samples,
         mean_us: middle(|repeat| repeat.latency_us.mean)?,
         p50_us: middle(|repeat| repeat.latency_us.p50)?,
-        p99_us: middle(|repeat| repeat.latency_us.p99)?,
-        p99_9_us: middle(|repeat| repeat.latency_us.p99_9)?,
+        p99_us: middle(|repeat| latencies(repeat).p99)?,
+        p99_9_us: middle(|repeat| latencies(repeat).p99_9)?,
         measured_load: middle(|repeat| load_in_server(repeat).unwrap_or(repeat.measured_load))?,
         cpu_us: middle(|repeat| repeat.server_cpu_us_per_request)?,
         of_blocks: false,
@@ -316,7 +330,8 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         cpu_us_samples: samples(|repeat| repeat.server_cpu_us_per_request),
         memory_bytes: middle(|repeat| repeat.server_peak_bytes as f64)?,
         memory_samples: samples(|repeat| repeat.server_peak_bytes as f64),
-        latency_samples: repeats.iter().map(|repeat| repeat.latency_us).collect(),
+        latency_samples: repeats.iter().map(|repeat| latencies(repeat)).collect(),
+        sessions: repeats.iter().filter_map(|repeat| repeat.session).collect(),
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
         queue_was_limit: 2 * queued >= repeats.len(),

@@ -31,9 +31,10 @@ pub mod peers;
 pub mod recording;
 pub(crate) mod server;
 mod session;
-mod spawn;
+pub(crate) mod spawn;
 mod stage;
 pub mod store;
+mod throughout;
 mod together;
 pub mod upstream;
 mod window;
@@ -124,7 +125,14 @@ impl Journal {
     fn cell(&mut self, cell: Cell) -> Result<(), results::Error> {
         self.display.ended(&cell);
         self.results.append(&cell)?;
-        self.records.cells.push(cell);
+        self.records.replace(cell);
+        Ok(())
+    }
+
+    /// Writes a known cell again, with more figures.
+    fn amend(&mut self, cell: Cell) -> Result<(), results::Error> {
+        self.results.append(&cell)?;
+        self.records.replace(cell);
         Ok(())
     }
 

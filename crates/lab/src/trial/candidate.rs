@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -14,6 +14,7 @@ use crate::judge::guard::Guard;
 use crate::measure::no_server::NoServer;
 use crate::measure::server::Server;
 use crate::measure::server::ours::Process;
+use crate::measure::spawn::how_ended;
 
 /// The limit for late requests of a server without a limit.
 const NO_LIMIT: Duration = Duration::from_secs(86_400);
@@ -188,7 +189,7 @@ impl Candidate {
             Err(error) => {
                 let ended = server.ended();
                 let how = match ended {
-                    Ok(Some(status)) => told(status),
+                    Ok(Some(status)) => how_ended(status),
                     _ => format!("does not answer ({error})"),
                 };
                 self.bury();
@@ -302,15 +303,6 @@ fn counted(server: &mut Process, with_memory: bool) -> io::Result<Totals> {
         open: requests.open,
         peak_bytes: used.peak_bytes,
     })
-}
-
-/// A description of a process's end.
-fn told(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
 use super::duration;
+use crate::relay::Slice;
 
 /// Latencies in microseconds. All are zero if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,7 +73,40 @@ impl Latency {
     }
 }
 
-pub(super) fn encode(histogram: &Histogram<u64>) -> String {
+/// The latencies of several slices together.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self(crate::histogram::histogram())
+    }
+}
+
+impl Latencies {
+    /// Adds the latencies of a slice.
+    ///
+    /// # Errors
+    ///
+    /// If this program did not write the slice.
+    pub fn add(&mut self, slice: &Slice) -> Result<(), HistogramError> {
+        for text in &slice.histograms {
+            let read = super::merge::decode("a slice", text)?;
+            self.0.add(read).map_err(|problem| HistogramError {
+                target: "a slice".to_owned(),
+                problem: problem.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Their percentiles.
+    pub fn summary(&self) -> Latency {
+        Latency::of(&self.0)
+    }
+}
+
+pub(crate) fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
     written.expect("a histogram of these bounds can be serialised, and a vector takes all");

@@ -23,8 +23,8 @@ use crate::failure::WRONG_OUTSIDE;
 use crate::fidelity::Replayed;
 use crate::quota::Exhausted;
 
-use latency::encode;
-pub use latency::{HistogramError, Latency};
+pub(crate) use latency::encode;
+pub use latency::{HistogramError, Latencies, Latency};
 pub use open_loop::OpenLoop;
 pub(crate) use text::duration;
 pub use warning::{Warning, WarningKind};

@@ -15,9 +15,12 @@ pub struct Faulty {
     pub concurrency: usize,
     /// The fault.
     pub fault: Fault,
-    /// Whether the second run has the fault, and the first has not. Some faults always count as
+    /// Whether the second run has the fault, and the first has not. Wrong replies always count as
     /// new ([`Fault::is_always_fatal`]).
     pub is_regression: bool,
+    /// Whether the second run cannot tell anything of the subject
+    /// ([`Fault::is_of_measurement`]).
+    pub is_blind: bool,
     /// The sentence: the place, which run, and the fault in words.
     pub told: String,
 }
@@ -25,21 +28,25 @@ pub struct Faulty {
 /// All faults, those of the second run first.
 pub(super) fn find(before: &Summary, after: &Summary) -> Vec<Faulty> {
     let (first, second) = (of(before), of(after));
-    let has = |known: &[Known], one: &Known| {
+    let has = |known: &[Known<'_>], one: &Known<'_>| {
         known.iter().any(|other| (other.0, other.1, other.2) == (one.0, one.1, one.2))
     };
     let of_second = second.iter().map(|one| {
         let in_both = has(&first, one);
         let which = if in_both { "in both runs" } else { "in the second run" };
-        let is_regression = !in_both || one.2.is_always_fatal();
+        let is_new = !in_both && !one.2.is_of_measurement();
+        let is_regression = is_new || one.2.is_always_fatal();
         faulty(after, one, which, is_regression)
     });
     let of_first = first.iter().filter(|one| !has(&second, one));
-    let of_first = of_first.map(|one| faulty(before, one, "in the first run", false));
+    let of_first = of_first.map(|one| faulty(before, one, FIRST, false));
     let mut all: Vec<Faulty> = of_second.chain(of_first).collect();
-    all.sort_by_key(|one| !one.is_regression);
+    all.sort_by_key(|one| (!one.is_regression, one.fault));
     all
 }
+
+/// The place of a fault that the second run does not have.
+const FIRST: &str = "in the first run";
 
 /// A subject, a number of connections, a fault, and the row that has it.
 type Known<'a> = (&'a str, usize, Fault, &'a Row);
@@ -56,12 +63,13 @@ fn of(summary: &Summary) -> Vec<Known<'_>> {
 
 fn faulty(summary: &Summary, one: &Known<'_>, which: &str, is_regression: bool) -> Faulty {
     let (subject, concurrency, fault, row) = *one;
+    let is_blind = fault.is_of_measurement() && !is_regression && which != FIRST;
     let told = format!(
         "{subject} at {}, {which}: {}",
         summary.at(concurrency),
         in_words(summary, row, fault)
     );
-    Faulty { subject: subject.to_owned(), concurrency, fault, is_regression, told }
+    Faulty { subject: subject.to_owned(), concurrency, fault, is_regression, is_blind, told }
 }
 
 /// The fault in words, with its figures.

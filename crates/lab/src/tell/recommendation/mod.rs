@@ -4,6 +4,7 @@
 
 mod alternatives;
 mod card;
+mod conduct;
 mod confidence;
 mod failures;
 mod foreign;
@@ -24,6 +25,7 @@ use crate::record::{Heading, Records};
 use crate::tell::replay::{self, Headroom};
 use crate::tell::summary::Summary;
 
+use alternatives::Advice;
 pub use card::Card;
 pub(crate) use failures::in_sessions;
 pub(super) use confidence::{disturbed_briefly, network_of};
@@ -79,13 +81,26 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     let crossovers = crossovers(summary);
     // The answer about the subject that runs today comes first.
     let mut sentences = alternatives::sentences(summary, chosen.as_deref());
-    sentences.extend(match &chosen {
-        None => without_choice(summary),
-        Some(chosen) => choice(summary, chosen),
-    });
-    for told in failures::sentences(summary) {
+    let chosen = match alternatives::advice(summary, chosen.as_deref()) {
+        Advice::Best => {
+            sentences.extend(match &chosen {
+                None => without_choice(summary),
+                Some(chosen) => choice(summary, chosen),
+            });
+            chosen
+        }
+        Advice::This(subject) => Some(subject),
+        Advice::Unknown => None,
+    };
+    let leaders: Vec<&str> = match &chosen {
+        Some(chosen) => vec![chosen],
+        None => summary.verdicts.iter().flat_map(Verdict::leaders).map(|one| &*one.subject).collect(),
+    };
+    let (of_leaders, of_others) = conduct::sentences(summary, &leaders);
+    for told in failures::sentences(summary).into_iter().chain(of_leaders) {
         sentences[0] += &format!(" {told}");
     }
+    sentences.extend(of_others);
     sentences.extend(sets::excluded(summary));
     sentences.extend(confidence::sentences(summary));
     if let Some(chosen) = &chosen {
@@ -132,7 +147,7 @@ fn is_best_alone(verdict: &Verdict, name: &str) -> bool {
 }
 
 /// The architecture that is most often level with the best, among verdicts that tell some subjects
-/// apart. Among equals, the order is: most often alone, without looks at idle connections, the best
+/// apart. Among equals, the order is: neither grows nor stops, most often alone, without looks at idle connections, the best
 /// place at the highest load, the design's order.
 fn choose(summary: &Summary) -> Option<String> {
     let verdicts = &summary.verdicts;
@@ -148,7 +163,8 @@ fn choose(summary: &Summary) -> Option<String> {
             verdict.standings.iter().position(|standing| standing.subject == name)
         });
         let looks_at_all = summary.looking_at_all.contains(name);
-        (led, alone, !looks_at_all, std::cmp::Reverse(place.unwrap_or(usize::MAX)))
+        let is_told = conduct::is_told(summary, name);
+        (led, !is_told, alone, !looks_at_all, std::cmp::Reverse(place.unwrap_or(usize::MAX)))
     };
     let wins = |name: &&str| {
         verdicts.iter().any(|verdict| verdict.can_recommend() && leads(verdict, name))
