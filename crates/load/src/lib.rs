@@ -136,6 +136,8 @@ pub struct Options {
     pub trust: Trust,
     /// The piece that the pattern [`Pattern::Trace`] replays. See [`Options::replaying`].
     pub replay: Option<Arc<Piece>>,
+    /// The statuses of correct replies of a replay. `None`: those of the recording.
+    pub expected: Option<Statuses>,
 }
 
 /// The condition that ends a load.
@@ -169,6 +171,7 @@ impl Options {
             crowd: Crowd::default(),
             trust: Trust::default(),
             replay: None,
+            expected: None,
         }
     }
 

@@ -58,9 +58,11 @@ fn growth(memory: &[(u64, u64)]) -> f64 {
         let requests = last.0.checked_sub(first.0).filter(|requests| *requests > 0)?;
         Some(last.1.saturating_sub(first.1) as f64 / requests as f64)
     };
-    let middle = memory.len() / 2;
-    let halves = slope(&memory[..=middle.min(memory.len().saturating_sub(1))])
-        .zip(slope(&memory[middle..]));
+    let (middle, last) = (memory.len() / 2, memory.len().saturating_sub(1));
+    if middle == 0 || middle == last {
+        return 0.0;
+    }
+    let halves = slope(&memory[..=middle]).zip(slope(&memory[middle..]));
     halves.map_or(0.0, |(one, other)| one.min(other))
 }
 

@@ -10,6 +10,7 @@ use std::future::Future;
 
 use duality_runtime::net::TcpStream;
 
+use crate::client::http::Statuses;
 use crate::failure::Failure;
 
 /// The client of one service on one connection. A clone is for another connection. A client
@@ -67,6 +68,10 @@ pub(crate) trait Ask: Clone + Send + Sync + 'static {
     /// A page of a service of the user's own. The page's recorded reply had a status that began
     /// with this digit. 0 if the digit is not known.
     fn page(host: &str, path: &str, status: u8) -> Self;
+
+    /// The same request, to which replies with these statuses are correct.
+    #[must_use]
+    fn expecting(self, statuses: Statuses) -> Self;
 
     /// Requests the page. `is_last` says whether it is the last request of the connection.
     fn send(

@@ -340,7 +340,7 @@ mod tests {
         };
         assert_eq!(told(&peer(&["no-such-server"])), "needs no-such-server: it is not on the PATH");
         let ended = told(&peer(&["sh", "-c", "echo no $0 in $ROOT >&2; exit 3", "{port"]));
-        assert!(ended.contains("ended before it listened: no {port in /"), "{ended}");
+        assert!(ended.contains("the server ended with exit code 3: no {port in /"), "{ended}");
         let slow = Peer { start_seconds: 0.05, ..peer(&["sleep", "60"]) };
         assert!(told(&slow).contains("does not listen after 0.05 s"));
     }
