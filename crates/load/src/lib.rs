@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod announce;
+mod built;
 mod client;
 mod connection;
 mod counters;
@@ -73,6 +74,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+pub use built::built;
 pub use client::http::{
     Expectation, ExpectedBody, Header, Listed, Method, Page, Request, Script, Statuses, Values,
 };

@@ -28,7 +28,10 @@ pub(crate) fn masked(path: &str) -> Cow<'_, str> {
     let mut told = parts.collect::<Vec<&str>>().join("/");
     if let Some(query) = query {
         let parameter = |text: &str| match value(text) {
-            Some(_) => format!("{}={MASK}", text.split('=').next().unwrap_or_default()),
+            Some(_) => match text.split_once('=') {
+                Some((name, _)) => format!("{name}={MASK}"),
+                None => MASK.to_owned(),
+            },
             None => text.to_owned(),
         };
         told += "?";
@@ -79,21 +82,12 @@ mod tests {
             ("/reset/9f86d081884c7d659a2feaa0c55ad015", "/reset/*"),
             ("/u/eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl1", "/u/*"),
             ("/x?id=550e8400-e29b-41d4-a716-446655440000", "/x?id=*"),
-            ("/x?550e8400e29b41d4a716446655440000", "/x?=*"),
+            ("/x?550e8400e29b41d4a716446655440000", "/x?*"),
             ("/photos/picture-of-2024-05-02.jpeg", "/photos/picture-of-2024-05-02.jpeg"),
             ("/articles/why-we-moved-to-event-loops", "/articles/why-we-moved-to-event-loops"),
         ] {
             let found = masked(path);
-            let expected = if path == "/x?550e8400e29b41d4a716446655440000" {
-                "/x?550e8400e29b41d4a716446655440000=*"
-            } else {
-                told
-            };
-            if path.starts_with("/x?550") {
-                assert!(!found.contains("a716"), "{found}");
-            } else {
-                assert_eq!(found, expected, "{path}");
-            }
+            assert_eq!(found, told, "{path}");
             // A second pass finds nothing more.
             assert_eq!(masked(&found), found, "{path}");
         }

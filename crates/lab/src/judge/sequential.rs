@@ -173,13 +173,6 @@ pub fn interval(differences: &[f64], alpha: f64) -> Option<Interval> {
     Some(Interval { low, high })
 }
 
-/// Whether the `differences` exclude a centre, at this look and all others, except with probability
-/// `alpha`.
-pub fn excludes(differences: &[f64], centre: f64, alpha: f64) -> bool {
-    let is_out = |direction: f64| excludes_one_way(differences, centre, direction, alpha);
-    is_out(1.0) || is_out(-1.0)
-}
-
 /// Whether the differences lie above the centre for sure, or below it if `direction` is negative.
 fn excludes_one_way(differences: &[f64], centre: f64, direction: f64, alpha: f64) -> bool {
     let enough = (2.0 / alpha).ln() * inflation(differences, centre);
@@ -203,23 +196,60 @@ fn end(differences: &[f64], alpha: f64, outside: f64) -> Option<f64> {
     Some(outside)
 }
 
+/// After how many of the `differences` a centre is excluded first, looking at each of them. `None`
+/// if it never is.
+pub fn first_exclusion(differences: &[f64], centre: f64, alpha: f64) -> Option<usize> {
+    let mut capitals = [Capital::default(), Capital::default()];
+    (1..=differences.len()).find(|&count| {
+        let signed = differences[count - 1] - centre;
+        capitals[0].bet(signed);
+        capitals[1].bet(-signed);
+        let most = capitals[0].logarithm().max(capitals[1].logarithm());
+        // The inflation is 1 at least.
+        let enough = (2.0 / alpha).ln();
+        count > 1 && most >= enough && most >= enough * inflation(&differences[..count], centre)
+    })
+}
+
 /// The logarithm of what is left of a capital of 1 that bets on differences above `centre`, or
 /// below it if `direction` is negative.
 fn capital(differences: &[f64], centre: f64, direction: f64) -> f64 {
-    let mut sizes: Vec<f64> = Vec::with_capacity(differences.len());
-    let mut logarithms = BETS.map(|(_, share)| share.ln());
-    for difference in differences {
-        let signed = direction * (difference - centre);
-        let place = sizes.partition_point(|size| *size <= signed.abs());
-        sizes.insert(place, signed.abs());
-        let sign = if signed == 0.0 { 0.0 } else { signed.signum() };
-        let stake = sign * (place + 1) as f64 / sizes.len() as f64;
-        for (logarithm, (factor, _)) in logarithms.iter_mut().zip(BETS) {
-            *logarithm += 2_f64.ln() - (-2.0 * factor * stake).exp().ln_1p();
+    let mut capital = Capital::default();
+    differences.iter().for_each(|difference| capital.bet(direction * (difference - centre)));
+    capital.logarithm()
+}
+
+/// A capital that bets on positive differences.
+struct Capital {
+    /// The sizes of the differences so far, in order.
+    sizes: Vec<f64>,
+    /// The logarithm of what each bet has.
+    logarithms: [f64; BETS.len()],
+}
+
+impl Default for Capital {
+    fn default() -> Self {
+        Self { sizes: Vec::new(), logarithms: BETS.map(|(_, share)| share.ln()) }
+    }
+}
+
+impl Capital {
+    fn bet(&mut self, difference: f64) {
+        let place = self.sizes.partition_point(|size| *size <= difference.abs());
+        self.sizes.insert(place, difference.abs());
+        let sign = if difference == 0.0 { 0.0 } else { difference.signum() };
+        let stake = sign * (place + 1) as f64 / self.sizes.len() as f64;
+        for (logarithm, (factor, _)) in self.logarithms.iter_mut().zip(BETS) {
+            // No stake at all leaves each capital as it is.
+            let exponent = if stake == 0.0 { 0.0 } else { -2.0 * factor * stake };
+            *logarithm += std::f64::consts::LN_2 - exponent.exp().ln_1p();
         }
     }
-    let most = logarithms.into_iter().fold(f64::NEG_INFINITY, f64::max);
-    most + logarithms.into_iter().map(|one| (one - most).exp()).sum::<f64>().ln()
+
+    fn logarithm(&self) -> f64 {
+        let most = self.logarithms.into_iter().fold(f64::NEG_INFINITY, f64::max);
+        most + self.logarithms.into_iter().map(|one| (one - most).exp()).sum::<f64>().ln()
+    }
 }
 
 /// The factor by which the mean of dependent neighbours varies more than the mean of independent
@@ -323,12 +353,19 @@ mod tests {
         assert!((sum - 1.0).abs() < 1e-12, "{sum}");
     }
 
+    fn excludes(differences: &[f64], centre: f64, alpha: f64) -> bool {
+        let is_out = |direction: f64| excludes_one_way(differences, centre, direction, alpha);
+        is_out(1.0) || is_out(-1.0)
+    }
+
     #[test]
     fn the_interval_ends_where_the_test_excludes() {
         let values: Vec<f64> = (0..30).map(|at| 0.2 + 0.01 * f64::from((at * 7) % 13)).collect();
         let found = interval(&values, 0.025).unwrap();
         let width = found.high - found.low;
         assert!(!excludes(&values, 0.26, 0.025));
+        assert!(first_exclusion(&values, 0.1, 0.025).is_some());
+        assert_eq!(first_exclusion(&values, 0.26, 0.025), None);
         for (centre, is_out) in [
             (found.low - 0.01 * width, true),
             (found.low + 0.01 * width, false),
