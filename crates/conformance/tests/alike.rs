@@ -107,9 +107,13 @@ fn what_requests_run_through_is_compiled_alike() {
             assert!(walked.len() > 20, "{program:?}: {} crates", walked.len());
             let setting = |place: &usize| {
                 let settings = &units[*place]["profile"];
-                (name(&units[*place]), ["opt_level", "lto", "codegen_units"].map(|key| &settings[key]))
+                (
+                    name(&units[*place]),
+                    ["opt_level", "lto", "codegen_units"].map(|key| &settings[key]),
+                )
             };
-            let (_, expected) = walked.iter().map(setting).find(|(name, _)| *name == "duality_runtime").unwrap();
+            let (_, expected) =
+                walked.iter().map(setting).find(|(name, _)| *name == "duality_runtime").unwrap();
             assert_eq!(expected[0], "3", "{profile}");
             for (crate_name, found) in walked.iter().map(setting) {
                 assert_eq!(found, expected, "{crate_name} of {program:?} in the profile {profile}");
@@ -127,7 +131,9 @@ fn the_walk_finds_what_it_must() {
         return;
     };
     let walked: BTreeSet<&str> = walked(&units).iter().map(|&place| name(&units[place])).collect();
-    for expected in ["mio", "http", "bytes", "io-uring", "httparse", "rustls", "axum", "hdrhistogram"] {
+    for expected in
+        ["mio", "http", "bytes", "io-uring", "httparse", "rustls", "axum", "hdrhistogram"]
+    {
         let is_found = walked.iter().any(|name| name.replace('_', "-") == expected);
         assert!(is_found, "{expected} is not among {walked:?}");
     }

@@ -53,13 +53,17 @@ fn what_makes_a_server_wrong_is_named_and_fails_the_gate() {
         let summary = measured(folder.path(), name, &[faults]);
         let first = summary["recommendation"]["sentences"][0].as_str().unwrap();
         assert!(first.contains(told), "{name}: {first}");
-        let sue = summary["cells"].as_array().unwrap().iter().find(|cell| cell["architecture"] == "sue");
+        let sue =
+            summary["cells"].as_array().unwrap().iter().find(|cell| cell["architecture"] == "sue");
         let found = &sue.unwrap()["faults"];
         assert!(found.as_array().unwrap().contains(&fault.into()), "{name}: {found}");
         let gate = duality(folder.path(), &["report", "good", name, "--fail-on-regression=500"]);
         let said = String::from_utf8_lossy(&gate.stdout);
         assert_eq!(gate.status.code(), Some(1), "{name}: {said}");
         let first = said.lines().next().unwrap_or_default();
-        assert!(first.starts_with("The second run cannot be chosen: sue at 8 connections"), "{first}");
+        assert!(
+            first.starts_with("The second run cannot be chosen: sue at 8 connections"),
+            "{first}"
+        );
     }
 }

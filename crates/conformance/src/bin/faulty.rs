@@ -147,7 +147,11 @@ fn listener(port: u16, backlog: i32) -> io::Result<TcpListener> {
 }
 
 impl Server {
-    fn accept(&mut self, listener: &TcpListener, poll: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
+    fn accept(
+        &mut self,
+        listener: &TcpListener,
+        poll: std::os::fd::BorrowedFd<'_>,
+    ) -> io::Result<()> {
         // One connection a round: a short queue then overflows, as it does in a busy server.
         let Ok((stream, _)) = listener.accept() else { return Ok(()) };
         stream.set_nonblocking(true)?;
