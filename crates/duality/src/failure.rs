@@ -56,7 +56,9 @@ mod tests {
 
     #[test]
     fn a_setting_is_named_by_its_flag() {
-        for (key, flag_name) in [("hosts", "--host: x"), ("trace", "--load-from: x"), ("tls", "--tls: x")] {
+        for (key, flag_name) in
+            [("hosts", "--host: x"), ("trace", "--load-from: x"), ("tls", "--tls: x")]
+        {
             assert_eq!(flag(Misfit::new(key, "x")).to_string(), flag_name);
         }
     }

@@ -244,7 +244,8 @@ fn intervals_hold_the_true_value() {
             let mut noise = Noise(SplitMix64::new(*trial as u64));
             let values: Vec<f64> = (0..BLOCKS).map(|_| 0.3 + noise.normal()).collect();
             let found = interval(&values, PROMISE);
-            first_exclusion(&values, 0.3, PROMISE).is_some() || found.is_some_and(|found| !found.contains(0.3))
+            first_exclusion(&values, 0.3, PROMISE).is_some()
+                || found.is_some_and(|found| !found.contains(0.3))
         })
         .count();
     assert!(missed as f64 <= PROMISE * TRIALS as f64, "{missed} of {TRIALS}");

@@ -47,7 +47,8 @@ fn time_of_day(text: &[u8]) -> Option<i64> {
     if text[2] != b':' || text[5] != b':' {
         return None;
     }
-    let [hours, minutes, seconds] = [digits(&text[..2])?, digits(&text[3..5])?, digits(&text[6..8])?];
+    let [hours, minutes, seconds] =
+        [digits(&text[..2])?, digits(&text[3..5])?, digits(&text[6..8])?];
     // A minute may have a leap second.
     (hours < 24 && minutes < 60 && seconds <= 60).then_some(3600 * hours + 60 * minutes + seconds)
 }
@@ -89,10 +90,8 @@ fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
 
 /// A date in words, `1970-01-01`, of microseconds since 1970.
 pub(crate) fn date(time: i64) -> String {
-    Timestamp::from_microsecond(time).map_or_else(
-        |_| "an unknown date".to_owned(),
-        |time| time.strftime("%Y-%m-%d").to_string(),
-    )
+    Timestamp::from_microsecond(time)
+        .map_or_else(|_| "an unknown date".to_owned(), |time| time.strftime("%Y-%m-%d").to_string())
 }
 
 /// The time of `2026-11-26T08:06:50.123+01:00`.

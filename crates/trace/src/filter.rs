@@ -93,10 +93,13 @@ impl FromStr for StatusSet {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let part = |part: &str| {
-            let number = |text: &str| text.parse::<u16>().ok().filter(|one| (100..1000).contains(one));
+            let number =
+                |text: &str| text.parse::<u16>().ok().filter(|one| (100..1000).contains(one));
             let class = part.strip_suffix("xx").and_then(|class| class.parse::<u16>().ok());
             let ends = match (class, part.split_once('-')) {
-                (Some(class), _) if (1..=9).contains(&class) => Some((100 * class, 100 * class + 99)),
+                (Some(class), _) if (1..=9).contains(&class) => {
+                    Some((100 * class, 100 * class + 99))
+                }
                 (_, Some((one, other))) => number(one).zip(number(other)),
                 _ => number(part).map(|one| (one, one)),
             };
@@ -137,7 +140,8 @@ mod tests {
     #[test]
     fn statuses_are_numbers_classes_and_ranges() {
         let set: StatusSet = "200,4xx,500-503".parse().unwrap();
-        let found: Vec<u16> = [200, 201, 404, 499, 500, 503, 504].into_iter().filter(|one| set.has(*one)).collect();
+        let found: Vec<u16> =
+            [200, 201, 404, 499, 500, 503, 504].into_iter().filter(|one| set.has(*one)).collect();
         assert_eq!(found, [200, 404, 499, 500, 503]);
         for wrong in ["", "2000", "xx", "0xx", "200-", "ok"] {
             assert!(wrong.parse::<StatusSet>().is_err(), "{wrong}");

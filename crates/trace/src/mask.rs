@@ -8,8 +8,20 @@ const MASK: &str = "*";
 const LONG: usize = 20;
 /// Parts of the names of parameters that hold secrets.
 const SECRET: [&str; 14] = [
-    "token", "secret", "passw", "pwd", "auth", "session", "sess", "key", "sig", "code", "jwt",
-    "credential", "mail", "state",
+    "token",
+    "secret",
+    "passw",
+    "pwd",
+    "auth",
+    "session",
+    "sess",
+    "key",
+    "sig",
+    "code",
+    "jwt",
+    "credential",
+    "mail",
+    "state",
 ];
 
 /// The path with its secrets masked.

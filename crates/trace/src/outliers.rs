@@ -59,7 +59,8 @@ fn bulk(order: &[(i64, i64, usize)], most: usize) -> (i64, i64) {
     let (mut first, mut last) = (begins().min().unwrap_or(0), begins().max().unwrap_or(0));
     loop {
         let inside = || order.iter().filter(|(begin, ..)| (first..=last).contains(begin));
-        let (mut reached, mut before, mut widest) = (None::<i64>, 0, None::<(i64, i64, i64, usize)>);
+        let (mut reached, mut before, mut widest) =
+            (None::<i64>, 0, None::<(i64, i64, i64, usize)>);
         for &(begin, end, steps) in inside() {
             if let Some(reached) = reached {
                 let gap = begin.saturating_sub(reached);
@@ -80,7 +81,11 @@ fn bulk(order: &[(i64, i64, usize)], most: usize) -> (i64, i64) {
         if is_below {
             first = above;
         } else {
-            last = inside().map(|(begin, ..)| *begin).filter(|begin| *begin < above).max().unwrap_or(first);
+            last = inside()
+                .map(|(begin, ..)| *begin)
+                .filter(|begin| *begin < above)
+                .max()
+                .unwrap_or(first);
         }
     }
 }

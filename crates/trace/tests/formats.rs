@@ -68,7 +68,14 @@ fn a_filter_takes_what_it_says_and_counts_the_rest() {
     for (filter, count) in [
         (Filter { since: Some(since), ..Filter::default() }, 100),
         (Filter { paths: vec!["/a*".parse().unwrap()], ..Filter::default() }, 100),
-        (Filter { statuses: Some("2xx".parse().unwrap()), since: Some(since), ..Filter::default() }, 50),
+        (
+            Filter {
+                statuses: Some("2xx".parse().unwrap()),
+                since: Some(since),
+                ..Filter::default()
+            },
+            50,
+        ),
         (Filter { other_agents: vec!["bot".into()], until: Some(since), ..Filter::default() }, 50),
     ] {
         let trace = of(&text, &Rules { filter, ..Rules::default() }).trace;
@@ -98,7 +105,9 @@ fn a_line_of_1970_is_named_and_left_out() {
 #[test]
 fn secrets_in_paths_are_masked_unless_they_are_asked_for() {
     let text = line(0, "/reset?token=abcdef&page=2", 200, "Mozilla");
-    for (keeps_secrets, path) in [(false, "/reset?token=*&page=2"), (true, "/reset?token=abcdef&page=2")] {
+    for (keeps_secrets, path) in
+        [(false, "/reset?token=*&page=2"), (true, "/reset?token=abcdef&page=2")]
+    {
         let trace = of(&text, &Rules { paths: true, keeps_secrets, ..Rules::default() }).trace;
         assert_eq!(trace.head.classes[0].path.as_deref(), Some(path));
     }

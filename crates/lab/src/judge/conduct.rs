@@ -105,9 +105,8 @@ fn at_least(count: u64, all: u64, probability: f64) -> f64 {
 
 /// A tail that is longer than that of the others in each session.
 fn tail(row: &Row, others: &[&Row]) -> Option<Conduct> {
-    let of = |row: &Row| -> Vec<f64> {
-        sessions(row).iter().map(|one| one.latency_us.p99_9).collect()
-    };
+    let of =
+        |row: &Row| -> Vec<f64> { sessions(row).iter().map(|one| one.latency_us.p99_9).collect() };
     let here = others.iter().filter(|other| other.concurrency == row.concurrency);
     let theirs: Vec<f64> = here.filter_map(|other| median(&of(other))).collect();
     let others_us = median(&theirs)?;

@@ -163,9 +163,10 @@ fn decide(standings: &[Standing], rule: &Rule) -> Option<Decision> {
 /// others, except with probability `alpha`. `None` if nothing bounds the centre, as with fewer than
 /// eight differences.
 pub fn interval(differences: &[f64], alpha: f64) -> Option<Interval> {
-    let (least, most) = differences
-        .iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &one| (low.min(one), high.max(one)));
+    let (least, most) =
+        differences.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &one| {
+            (low.min(one), high.max(one))
+        });
     // Beyond all differences, every sign is the same.
     let beyond = 1e-9 + CLEAR * (most - least);
     let low = end(differences, alpha, least - beyond)?;

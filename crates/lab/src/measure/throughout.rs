@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn growth_is_what_goes_on_and_not_what_was_made_once() {
         let of = |bytes: &[u64]| {
-            let memory: Vec<(u64, u64)> = (0..).map(|at| 100 * at).zip(bytes.iter().copied()).collect();
+            let memory: Vec<(u64, u64)> =
+                (0..).map(|at| 100 * at).zip(bytes.iter().copied()).collect();
             growth(&memory)
         };
         assert_eq!(of(&[]), 0.0);

@@ -68,7 +68,8 @@ impl Watch {
         }
         self.accepted = accepted;
         if let Some(filled) = self.filled {
-            let since = *self.standing.get_or_insert(if self.longest.is_zero() { filled } else { now });
+            let since =
+                *self.standing.get_or_insert(if self.longest.is_zero() { filled } else { now });
             self.longest = self.longest.max(now.saturating_duration_since(since));
         }
     }
@@ -108,7 +109,8 @@ pub(super) fn length(listener: BorrowedFd<'_>) -> Option<u64> {
     let inode = fstat(listener.as_fd()).ok()?.st_ino.to_string();
     let of_file = |path: &str| {
         let text = fs::read_to_string(path).ok()?;
-        let line = text.lines().skip(1).find(|line| line.split_whitespace().nth(9) == Some(&*inode))?;
+        let line =
+            text.lines().skip(1).find(|line| line.split_whitespace().nth(9) == Some(&*inode))?;
         let queues = line.split_whitespace().nth(4)?;
         u64::from_str_radix(queues.split_once(':')?.1, 16).ok()
     };
@@ -185,7 +187,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(length(listener.as_fd()), Some(0));
         let address = listener.local_addr().unwrap();
-        let _waiting: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let _waiting: Vec<TcpStream> =
+            (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
         assert_eq!(length(listener.as_fd()), Some(3));
     }
 }

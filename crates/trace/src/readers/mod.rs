@@ -54,15 +54,8 @@ pub enum Format {
 
 impl Format {
     /// All formats that have a name.
-    pub const ALL: [Self; 7] = [
-        Self::Combined,
-        Self::Alb,
-        Self::Haproxy,
-        Self::W3c,
-        Self::Json,
-        Self::Har,
-        Self::Pcap,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Combined, Self::Alb, Self::Haproxy, Self::W3c, Self::Json, Self::Har, Self::Pcap];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {

@@ -265,7 +265,11 @@ impl Reader {
 
     pub(super) fn alb(rules: &Rules) -> Self {
         let gathering = Gathering::new(rules.clone(), false);
-        Self { gathering, name: "log of a load balancer of AWS", patterns: vec![Pattern::known(ALB)] }
+        Self {
+            gathering,
+            name: "log of a load balancer of AWS",
+            patterns: vec![Pattern::known(ALB)],
+        }
     }
 
     pub(super) fn haproxy(rules: &Rules) -> Self {
@@ -284,7 +288,8 @@ impl Reader {
         each_line(input, file, rejected, gathering, |line, gathering| {
             let (first, others) = patterns.split_first().ok_or("no format")?;
             let parsed = first.parse(line);
-            let parsed = others.iter().fold(parsed, |parsed, other| parsed.or_else(|_| other.parse(line)));
+            let parsed =
+                others.iter().fold(parsed, |parsed, other| parsed.or_else(|_| other.parse(line)));
             gathering.add(&parsed?);
             Ok(())
         })

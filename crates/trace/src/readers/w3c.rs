@@ -120,7 +120,8 @@ mod tests {
             names: Fields::named(b"#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken").unwrap(),
             is_tabbed: false,
         };
-        let line = b"2024-05-02 17:42:15 ::1 POST /a.aspx b=1 80 - 192.0.2.7 Mozilla/5.0 - 302 0 0 46";
+        let line =
+            b"2024-05-02 17:42:15 ::1 POST /a.aspx b=1 80 - 192.0.2.7 Mozilla/5.0 - 302 0 0 46";
         let request = iis.parse(line).unwrap();
         assert_eq!((request.time, request.took), (1_714_671_735_000_000, Some(46_000)));
         assert_eq!((request.method, request.path, request.status), ("POST", "/a.aspx", 302));

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions, WaitIdStatus, geteuid, getrlimit, kill_process,
-    kill_process_group, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions, WaitIdStatus, geteuid, getrlimit,
+    kill_process, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
 };
 use tempfile::TempDir;
 

@@ -92,8 +92,9 @@ fn in_words(summary: &Summary, row: &Row, fault: Fault) -> String {
         Fault::Constraint => {
             let checks = row.medians().map(|medians| summary.checks(medians)).unwrap_or_default();
             let broken = checks.iter().filter(|check| !check.kept);
-            let told: Vec<String> =
-                broken.map(|check| format!("{} is broken by {}", check.limit, check.measured)).collect();
+            let told: Vec<String> = broken
+                .map(|check| format!("{} is broken by {}", check.limit, check.measured))
+                .collect();
             listed(&told)
         }
         Fault::Unchecked => {

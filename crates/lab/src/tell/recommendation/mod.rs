@@ -27,8 +27,8 @@ use crate::tell::summary::Summary;
 
 use alternatives::Advice;
 pub use card::Card;
-pub(crate) use failures::in_sessions;
 pub(super) use confidence::{disturbed_briefly, network_of};
+pub(crate) use failures::in_sessions;
 pub use refusal::{Doubt, Refusal};
 pub(crate) use silence::withheld;
 
@@ -94,7 +94,9 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     };
     let leaders: Vec<&str> = match &chosen {
         Some(chosen) => vec![chosen],
-        None => summary.verdicts.iter().flat_map(Verdict::leaders).map(|one| &*one.subject).collect(),
+        None => {
+            summary.verdicts.iter().flat_map(Verdict::leaders).map(|one| &*one.subject).collect()
+        }
     };
     let (of_leaders, of_others) = conduct::sentences(summary, &leaders);
     for told in failures::sentences(summary).into_iter().chain(of_leaders) {
