@@ -141,13 +141,22 @@ mod tests {
         let waited = watch.look(12 * TICK, 0, || Some(3));
         assert_eq!((waited.time, waited.connections), (11 * TICK, 3));
         // It goes on, and accepts at each tick.
-        for number in 13..=24 {
+        let mut go_on = |number: u32| {
+            let now = start + number * TICK;
+            if watch.tick(now, true) {
+                watch.accepted(now, u64::from(number));
+            }
+        };
+        go_on(13);
+        (14..=15).for_each(&mut go_on);
+        assert_eq!(watch.look(3 * TICK, 3, || Some(3)).time, 12 * TICK);
+        for number in 16..=24 {
             let now = start + number * TICK;
             if watch.tick(now, true) {
                 watch.accepted(now, u64::from(number));
             }
         }
-        let waited = watch.look(12 * TICK, 12, || Some(3));
+        let waited = watch.look(9 * TICK, 90, || Some(3));
         assert!(waited.time < 4 * TICK, "{waited:?}");
         // An empty queue ends it.
         watch.tick(start + 25 * TICK, false);

@@ -19,7 +19,8 @@ use crate::trace::Trace;
 /// Reads logs of these formats into one trace.
 pub(super) struct Reader {
     gathering: Gathering,
-    is_caddy: bool,
+    /// What the last line is of.
+    name: &'static str,
 }
 
 /// A line, of any of these formats.
@@ -90,7 +91,7 @@ struct Asked<'l> {
 
 impl Reader {
     pub(super) fn new(rules: &Rules) -> Self {
-        Self { gathering: Gathering::new(rules.clone(), false), is_caddy: false }
+        Self { gathering: Gathering::new(rules.clone(), false), name: "JSON log" }
     }
 
     pub(super) fn read(
@@ -99,18 +100,21 @@ impl Reader {
         file: &str,
         rejected: &mut Rejected,
     ) -> Result<(), Error> {
-        let Self { gathering, is_caddy } = self;
+        let Self { gathering, name } = self;
         each_line(input, file, rejected, gathering, |line, gathering| {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|_| "no JSON with 'ts'")?;
-            *is_caddy |= line.request.is_some();
+            *name = match (&line.request, &line.start) {
+                (Some(_), _) => "Caddy's JSON log",
+                (None, Some(_)) => "Traefik's JSON log",
+                (None, None) => "nginx's JSON log",
+            };
             gathering.add(&request(&line)?);
             Ok(())
         })
     }
 
     pub(super) fn finish(self) -> Option<Trace> {
-        let name = if self.is_caddy { "Caddy's JSON log" } else { "nginx's JSON log" };
-        self.gathering.finish(source(name))
+        self.gathering.finish(source(self.name))
     }
 }
 
@@ -119,7 +123,7 @@ fn request<'l>(line: &'l Line<'_>) -> Result<Request<'l>, &'static str> {
     if let Some(start) = &line.start {
         return of_traefik(line, start);
     }
-    let time = match line.ts.as_ref().ok_or("no 'ts'")? {
+    let time = match line.ts.as_ref().ok_or("no JSON with 'ts'")? {
         // Caddy's `wall_milli` counts milliseconds.
         Time::Number(number) if *number >= 1e11 => clock::seconds(number / 1e3),
         Time::Number(number) => clock::seconds(*number),
@@ -232,7 +236,7 @@ mod tests {
     fn other_objects_say_what_is_missing() {
         for (text, what) in [
             (r#"{"ts":1}"#, "no 'm'"),
-            ("{}", "no 'ts'"),
+            ("{}", "no JSON with 'ts'"),
             (r#"{"StartUTC":"now"}"#, "'StartUTC'"),
             (r#"{"StartUTC":"2026-11-28T17:00:00Z"}"#, "no 'RequestMethod'"),
             (r#"{"ts":-1,"m":"GET","s":200,"b":1}"#, "'ts'"),
