@@ -42,10 +42,21 @@ def program():
     given = os.environ.get("DUALITY_PLANTED")
     if given:
         return given
-    build = ["cargo", "build", "--release", "-p", "duality-conformance", "--bin", "planted", "--bin", "faulty"]
+    build = ["cargo", "build", "--release", "-p", "duality-conformance", "--bin", "planted"]
     subprocess.run(build, cwd=ROOT, check=True)
     target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
     return str(Path(target) / "release" / "planted")
+
+
+def tools():
+    """The command `duality` and the server with faults. DUALITY_TOOLS names another folder of both."""
+    given = os.environ.get("DUALITY_TOOLS")
+    if given:
+        return Path(given) / "duality", Path(given) / "faulty"
+    build = ["cargo", "build", "--release", "-p", "duality", "--bin", "duality", "-p", "duality-conformance", "--bin", "faulty"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+    return folder / "duality", folder / "faulty"
 
 
 def plan(worse=None, close=False, concurrency=(20, 200), more=""):
@@ -92,7 +103,7 @@ def measure(binary, text, budget, out):
         command += ["--budget", budget]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     os.unlink(file.name)
-    if done.returncode != 0:
+    if done.returncode != 0 and not (out / "planted" / "summary.json").exists():
         sys.exit(f"planted: {' '.join(command)}: {done.stderr.strip().splitlines()[-1:]}")
     return json.loads((out / "planted" / "summary.json").read_text())
 
@@ -247,9 +258,9 @@ def found_as(summary):
     return words, faults, recommendation["sentences"] + recommendation["unsaid"]
 
 
-def truths(binary, names, out):
+def truths(names, out):
     """Plants each fault, and says how it was found."""
-    faulty = str(Path(binary).with_name("faulty"))
+    binary, faulty = map(str, tools())
     unknown = [name for name in names if name not in TRUTHS]
     if unknown:
         sys.exit(f"planted: there is no fault {unknown[0]}: choose from {', '.join(TRUTHS)}")
@@ -278,12 +289,11 @@ def truths(binary, names, out):
     return not missed
 
 
-def trials(binary, out):
-    """Tries an A/A trial: nothing may be decided for one of two equal candidates."""
-    out.mkdir(parents=True, exist_ok=True)
-    wrong = 0
+def trials():
+    """Tries A/A trials: nothing may be decided for one of two equal candidates."""
+    binary, wrong = str(tools()[0]), 0
     for number in range(10):
-        command = [binary, "trial", "page", "--candidates", "a=epoll,b=epoll", "--listen", "127.0.0.1:0", "--slot", "200ms",
+        command = [binary, "trial", "http", "--candidates", "a=epoll,b=epoll", "--listen", "127.0.0.1:0", "--slot", "200ms",
                    "--budget", "20s", "--then", "exit", "--json", "--seed", str(number)]
         trial = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         address, lines = None, []
@@ -291,7 +301,7 @@ def trials(binary, out):
             event = json.loads(line) if line.startswith("{") else {}
             if event.get("event") == "began":
                 address = event["address"]
-                load = subprocess.Popen([binary, "load", f"page://{address}", "-c", "20", "-d", "18s"],
+                load = subprocess.Popen([binary, "load", f"http://{address}/", "-c", "20", "--close", "-d", "18s"],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             lines.append(event)
         load.wait()
@@ -307,11 +317,12 @@ def main():
     if arguments and arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0
-    binary, out = program(), Path(f"planted-results-{time.strftime('%Y%m%d-%H%M%S')}")
+    out = Path(f"planted-results-{time.strftime('%Y%m%d-%H%M%S')}")
     if arguments and arguments[0] == "truths":
-        return 0 if truths(binary, arguments[1:], out) else 1
+        return 0 if truths(arguments[1:], out) else 1
     if arguments and arguments[0] == "trials":
-        return 0 if trials(binary, out) else 1
+        return 0 if trials() else 1
+    binary = program()
     asked = [(arguments[0], int(arguments[1]) if len(arguments) > 1 else 1)] if arguments else [
         ("aa", 40), ("cpu10", 5), ("cpu5", 2), ("wait", 3), ("memory", 1)]
     kept = True

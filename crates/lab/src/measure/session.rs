@@ -29,6 +29,10 @@ use crate::record::{Block, CellKey, Disturbance, Outcome, Slice};
 /// The share of the planned blocks that may be measured again, in place of disturbed ones.
 const AGAIN: f64 = 0.3;
 
+/// A server without a reply in so many slices, which lie some seconds apart, has ended its work. A
+/// server that stops for a moment goes on.
+const SILENT: u32 = 8;
+
 /// Measures the missing parts of a session of the cells `keys`, until the `clock` stops. Returns
 /// true if no part is missing at the end. Groups share the time.
 pub(super) fn run(
@@ -123,6 +127,8 @@ struct Alive<'a> {
     server: Box<dyn Server>,
     store: Option<OpenStore>,
     gathered: Gathered,
+    /// The number of slices without a reply since the last one with a reply.
+    silent: u32,
 }
 
 impl<'a> Session<'a> {
@@ -181,7 +187,7 @@ impl<'a> Session<'a> {
             let outcome = load.window(key, &mut *server, &mut *self.meter);
             if matches!(outcome, Outcome::Measured(_)) {
                 let gathered = Gathered::default();
-                self.alive.push(Alive { key, load: 0, server, store, gathered });
+                self.alive.push(Alive { key, load: 0, server, store, gathered, silent: 0 });
             }
             return Ok(outcome);
         }
@@ -199,7 +205,7 @@ impl<'a> Session<'a> {
         }
         if matches!(outcome, Outcome::Measured(_)) {
             let gathered = Gathered::default();
-            self.alive.push(Alive { key, load, server, store, gathered });
+            self.alive.push(Alive { key, load, server, store, gathered, silent: 0 });
         }
         Ok(outcome)
     }
@@ -334,7 +340,8 @@ impl<'a> Session<'a> {
         let failures = errors.values().sum();
         // A server that gives wrong answers stays. Its wrong replies are recorded.
         let answers = driven.requests > 0 || errors.keys().any(|kind| is_wrong_reply(kind));
-        if !answers && failures > 0 {
+        alive.silent = if driven.requests > 0 { 0 } else { alive.silent + 1 };
+        if !answers && (failures > 0 || alive.silent >= SILENT) {
             return Err(std::io::Error::other("it no longer answers"));
         }
         let elapsed = driven.elapsed.as_secs_f64();
