@@ -1,4 +1,4 @@
-//! Logs of load balancers, whose lines have a format of fields, up to the trace.
+//! Logs of load balancers, which have a format of fields, up to the trace.
 //!
 //! A trace keeps its promises, and reading its file gives the written trace. An error is one line.
 

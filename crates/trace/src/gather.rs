@@ -16,7 +16,6 @@ use crate::filter::Filter;
 use crate::mask::masked;
 use crate::order::{Order, Spread};
 use crate::outliers;
-use crate::readers::Pattern;
 use crate::sessions::{Event, Opened, Sessions};
 use crate::trace::{Head, Inferred, Method, Sizes, Trace};
 use crate::traps::Traps;
@@ -40,8 +39,8 @@ pub struct Rules {
     pub keeps_secrets: bool,
     /// The requests that count.
     pub filter: Filter,
-    /// The format of the lines, if the user gives it.
-    pub pattern: Option<Pattern>,
+    /// The format of the lines, if the user gives it: one that `readers::Pattern` accepts.
+    pub pattern: Option<String>,
     /// The size that larger replies count as.
     pub max_size: u64,
     /// The moment that stamps mean, if the format of the log does not say.

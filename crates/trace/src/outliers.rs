@@ -19,8 +19,8 @@ pub(crate) struct LeftOut {
     pub(crate) first: Option<i64>,
 }
 
-/// Removes connections that are parted from nearly all others by a gap of a day or more, if the gap
-/// is longer than the whole rest.
+/// Removes connections that a gap of a day or more parts from nearly all others. The gap must be
+/// longer than the whole rest.
 pub(crate) fn remove(opened: &mut Vec<Opened>) -> LeftOut {
     let mut order: Vec<(i64, i64, usize)> = opened.iter().map(span).collect();
     order.sort_unstable();

@@ -129,12 +129,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 enum Lines {
     Auto,
     Known(Format),
-    Given(Pattern),
+    Given(String),
 }
 
 fn parse_format(text: &str) -> Result<Lines, String> {
     if text.contains('$') {
-        return text.parse().map(Lines::Given);
+        return text.parse::<Pattern>().map(|_| Lines::Given(text.to_owned()));
     }
     let known = Format::ALL.into_iter().find(|format| format.name() == text);
     match (text, known) {

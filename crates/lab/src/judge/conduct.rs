@@ -44,7 +44,7 @@ pub enum Conduct {
     },
 }
 
-/// What is told of `subject`, whose rows are among `rows`.
+/// What is told of `subject`. Its rows are among `rows`.
 pub fn of(subject: &str, rows: &[&Row]) -> Vec<Conduct> {
     let (own, others): (Vec<&Row>, Vec<&Row>) =
         rows.iter().copied().partition(|row| row.subject == subject);

@@ -18,6 +18,7 @@ pub mod alternatives;
 pub mod blocks;
 pub mod conduct;
 pub mod constraints;
+mod fates;
 pub mod faults;
 pub mod guard;
 pub mod network;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use duality_load::{Latency, Warning, WarningKind};
 
-pub use crate::judge::faults::{Ended, Fates};
+pub use crate::judge::fates::{Ended, Fates};
 use crate::judge::network::load_in_server;
 use crate::judge::soundness;
 use crate::record::{Block, Measured, Outcome, Throughout};

@@ -8,14 +8,15 @@
 //! - In each block, the difference of two servers is the difference of the logarithms of their
 //!   costs. A drift of the machine is in both costs, and so in no difference.
 //!
-//! - Two equal servers have costs of one distribution, whatever it is. Their difference is then
-//!   symmetric about 0: each of the two is the dearer one with probability 1/2, by however much.
-//!   Skew, spikes and heavy tails of the costs do not break this symmetry. A t-test needs more.
+//! - Two equal servers have costs of one distribution, whatever it is. So their difference is
+//!   symmetric about 0. Skew, spikes and heavy tails of the costs do not break this symmetry. A
+//!   t-test needs more.
 //!
-//! - So the test bets on signs. The stake of a block is the rank of its difference, by size, among
-//!   the blocks so far (signed sequential ranks; Reynolds, *Annals of Statistics* 3, 1975). A bet
-//!   with the factor `l` on a difference with stake `z` pays `2 / (1 + exp(-2 l z))`, which is 1 on
-//!   average. Three bets share the capital, since the best `l` is not known.
+//! - So the test bets on signs. The stake of a block is the rank of its difference among the blocks
+//!   so far (signed sequential ranks; Reynolds, *Annals of Statistics* 3, 1975).
+//!
+//! - A bet with the factor `l` on a difference with stake `z` pays `2 / (1 + exp(-2 l z))`. That is
+//!   1 on average. Three bets share the capital, since the best `l` is not known.
 //!
 //! - The capital is a martingale where the servers are equal. So by Ville's inequality the
 //!   probability that it reaches `1/a` at any look is at most `a` (Ramdas et al., *Game-theoretic
@@ -28,8 +29,8 @@
 //!
 //! Successive differences may depend on each other, since a connection can outlast a block. Then
 //! the logarithm of the capital is divided by `(1 + r) / (1 - r)`, with `r` the correlation of
-//! neighbours, and an allowance for its error. This part is no theorem. `tests/sequential.rs` counts
-//! false winners, with seven kinds of noise that has no skew and no independence, and with recorded
+//! neighbours, and an allowance for its error. This part is no theorem. `tests/sequential.rs`
+//! counts false winners: with skewed noise, with spikes, with dependent blocks, and with recorded
 //! noise.
 //!
 //! The promise is about equal servers. Two servers with one mean and unequal distributions may be

@@ -174,7 +174,7 @@ fn begin(experiment: &Experiment, stage: &Stage) -> Heading {
     }
 }
 
-/// How each subject was compiled. A comparison of programs that were compiled otherwise measures the
+/// How each subject was compiled. A comparison of programs with different settings measures the
 /// compiler.
 fn built(experiment: &Experiment) -> impl Iterator<Item = (String, String)> {
     let design = &experiment.design;

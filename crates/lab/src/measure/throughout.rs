@@ -27,7 +27,7 @@ impl Gathered {
         self.requests += slice.requests;
         self.slices += 1;
         // Slices of another program have no latencies.
-        let _ = self.latencies.add(slice);
+        let _ = self.latencies.add(&slice.histograms);
         self.stops += u64::from(slice.longest_stop_us >= 1e6 * STOP.as_secs_f64());
         self.longest_stop_us = self.longest_stop_us.max(slice.longest_stop_us);
     }

@@ -75,8 +75,8 @@ pub struct Measured {
     /// The server's processor time within the window, as a share of one processor.
     pub server_cpu_share: f64,
     /// The most memory that the server had up to the end of its session, in bytes. For several
-    /// processes, the lab measures at the end of the window and of the session. The figure is the sum of the processes' shares of their own memory
-    /// (PSS), plus the mapped files once.
+    /// processes, the lab measures at the end of the window and of the session. The figure is the sum
+    /// of the processes' shares of their own memory (PSS), plus the mapped files once.
     pub server_peak_bytes: u64,
     /// The figures of the server's whole session, where it has slices. `None` in results of earlier
     /// versions.
@@ -159,7 +159,7 @@ pub struct Throughout {
     pub stops: u64,
     /// The longest time in a slice without a reply on any connection, in microseconds.
     pub longest_stop_us: f64,
-    /// By how many bytes of memory the server grew for each request, in both halves of the session
-    /// at least. 0 if the server stopped growing.
+    /// By how many bytes of memory the server grew for each request. The figure is of the half of
+    /// the session with less growth. 0 if the server stopped growing.
     pub growth_bytes_per_request: f64,
 }

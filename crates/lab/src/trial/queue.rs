@@ -1,5 +1,5 @@
-//! Watches the accept queue of a candidate. A server counts no time for a connection that it has not
-//! accepted, so its own figures hide waits outside.
+//! Watches the accept queue of a candidate. A server counts no time for a connection before it
+//! accepts the connection, so its own figures hide waits outside.
 //!
 //! ```text
 //!   tick (20 ms)   is the queue empty?     · ■ ■ ■ ■ ■ ■ ■ · · ■ ■

@@ -7,7 +7,6 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
 use super::duration;
-use crate::relay::Slice;
 
 /// Latencies in microseconds. All are zero if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -70,39 +69,6 @@ impl Latency {
             duration(self.p99_9)
         );
         [("latency", mean), ("", percentiles)]
-    }
-}
-
-/// The latencies of several slices together.
-#[derive(Clone, Debug)]
-pub struct Latencies(Histogram<u64>);
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Self(crate::histogram::histogram())
-    }
-}
-
-impl Latencies {
-    /// Adds the latencies of a slice.
-    ///
-    /// # Errors
-    ///
-    /// If this program did not write the slice.
-    pub fn add(&mut self, slice: &Slice) -> Result<(), HistogramError> {
-        for text in &slice.histograms {
-            let read = super::merge::decode("a slice", text)?;
-            self.0.add(read).map_err(|problem| HistogramError {
-                target: "a slice".to_owned(),
-                problem: problem.to_string(),
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Their percentiles.
-    pub fn summary(&self) -> Latency {
-        Latency::of(&self.0)
     }
 }
 

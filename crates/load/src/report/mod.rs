@@ -24,7 +24,8 @@ use crate::fidelity::Replayed;
 use crate::quota::Exhausted;
 
 pub(crate) use latency::encode;
-pub use latency::{HistogramError, Latencies, Latency};
+pub use latency::{HistogramError, Latency};
+pub use merge::Latencies;
 pub use open_loop::OpenLoop;
 pub(crate) use text::duration;
 pub use warning::{Warning, WarningKind};

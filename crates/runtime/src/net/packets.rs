@@ -46,7 +46,7 @@ fn program(port: u16, incoming_only: bool) -> Vec<libc::sock_filter> {
         step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 4, 0, 0),
         step(EQUAL, 6, to(13, 2), 0),
         step(EQUAL, 4, 0, to(drop, 3)),
-        // 4: of version 4, TCP in a packet that is no later fragment, behind a header of any length.
+        // 4: of version 4, TCP in no later fragment, behind a header of any length.
         step(BYTE, 9, 0, 0),
         step(EQUAL, TCP, 0, to(drop, 5)),
         step(HALF, 6, 0, 0),

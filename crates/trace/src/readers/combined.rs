@@ -110,9 +110,9 @@ fn quoted(text: &[u8]) -> Option<(&[u8], u16, &[u8])> {
     }
 }
 
-/// The agent of a combined line, and the time that a last field tells in microseconds, from the
-/// text after the size. nginx's time has a point and stamps the end; Traefik's is `12ms`, and stamps
-/// the begin.
+/// The agent of a combined line, and the time that a last field tells in microseconds. `rest` is
+/// the text after the size. nginx's time has a point and stamps the end. Traefik's is `12ms`, and
+/// stamps the begin.
 fn agent(rest: &[u8]) -> (&[u8], Option<(u64, Stamp)>) {
     let mut quotes = rest.split(|byte| *byte == b'"');
     let agent = quotes.nth(3).unwrap_or_default();

@@ -215,7 +215,8 @@ impl Making {
             Format::Alb => Reader::Pattern(pattern::Reader::alb(rules)),
             Format::Haproxy => Reader::Pattern(pattern::Reader::haproxy(rules)),
             Format::Pattern => {
-                let pattern = rules.pattern.clone().expect("the format has a pattern");
+                let pattern = rules.pattern.as_deref().unwrap_or_default();
+                let pattern = pattern.parse().expect("the format was checked");
                 Reader::Pattern(pattern::Reader::new(rules, pattern))
             }
             Format::W3c => Reader::W3c(w3c::Reader::new(rules)),

@@ -1,4 +1,4 @@
-//! Logs whose lines have a format: one that a user gives (`--format '$remote_addr … $status'`), or
+//! Logs with a format for their lines: one that a user gives (`--format '$remote_addr … $status'`), or
 //! one of the known formats of load balancers.
 //!
 //! ```text

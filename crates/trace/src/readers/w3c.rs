@@ -5,7 +5,7 @@
 //! 2024-05-02 17:42:15 172.22.255.255 GET /images/picture.jpg - 80 - 172.22.255.255 … 200 0 0 46
 //! ```
 //!
-//! CloudFront separates by tabs, and its `time-taken` is in seconds. That of IIS is in milliseconds.
+//! CloudFront separates by tabs, and its `time-taken` is in seconds. IIS counts milliseconds.
 
 use super::{Error, Input, Rejected, each_line, source};
 use crate::clock;

@@ -187,7 +187,7 @@ impl Link {
     fn greet(&self, greeting: &Receiver<Answer>) -> Result<Machine, String> {
         let host = &self.host;
         match greeting.recv_timeout(REACHING) {
-            // One protocol does not make one program: the figures of two versions are not one run's.
+            // Figures of two versions are not one run's, even if the protocol is one.
             Ok(Answer::Hello { version: VERSION, duality, machine }) if duality == OWN => {
                 Ok(*machine)
             }

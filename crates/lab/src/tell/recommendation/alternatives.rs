@@ -10,7 +10,7 @@ use crate::tell::summary::Summary;
 
 use super::withheld;
 
-/// What is recommended to a reader who asks about the subject that runs today.
+/// What is recommended beside the subject that runs today.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Advice {
     /// Nothing runs today, or several questions are asked: the best subject counts.

@@ -1,8 +1,8 @@
 //! Requests that failed and servers that ended, for the first line, so that readers notice them.
 
 use crate::format::{grouped, listed};
-use crate::judge::faults::{self, Ended, Fates, Fault};
-use crate::judge::rows::Row;
+use crate::judge::faults::{self, Fault};
+use crate::judge::rows::{Ended, Fates, Row};
 use crate::tell::summary::Summary;
 
 /// The subjects that wrong or failed replies disqualify, the servers that ended, and other failed

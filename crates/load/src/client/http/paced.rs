@@ -56,8 +56,8 @@ impl Ask for Asked {
         Self::new(host, path, Expected::Any(status))
     }
 
-    fn expecting(self, statuses: Statuses) -> Self {
-        Self { statuses: Some(statuses), ..self }
+    fn expecting(self, statuses: [u64; 16]) -> Self {
+        Self { statuses: Some(Statuses::of_bits(statuses)), ..self }
     }
 
     async fn send(&self, stream: &mut TcpStream, is_last: bool) -> Result<(), Failure> {

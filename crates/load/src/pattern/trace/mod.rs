@@ -200,7 +200,7 @@ fn pages<A: Ask>(options: &Options, target: &Target, piece: &Piece) -> Arc<[A]> 
             None => A::file(&host, &path, files::length(head, class)),
         };
         match options.expected {
-            Some(statuses) => asked.expecting(statuses),
+            Some(statuses) => asked.expecting(statuses.bits()),
             None => asked,
         }
     });
