@@ -18,9 +18,9 @@
 //! - A bet with the factor `l` on a difference with stake `z` pays `2 / (1 + exp(-2 l z))`. That is
 //!   1 on average. Three bets share the capital, since the best `l` is not known.
 //!
-//! - The capital is a martingale where the servers are equal. So by Ville's inequality the
-//!   probability that it reaches `1/a` at any look is at most `a` (Ramdas et al., *Game-theoretic
-//!   statistics and safe anytime-valid inference*, Statistical Science 38, 2023).
+//! - The capital is a martingale where the servers are equal. So the probability that it reaches
+//!   `1/a` at any look is at most `a` (Ville's inequality). Ramdas et al. explain such bets
+//!   (*Statistical Science* 38, 2023).
 //!
 //! - The centres of symmetry that the test does not reject are an interval.
 //!

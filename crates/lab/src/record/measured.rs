@@ -75,8 +75,8 @@ pub struct Measured {
     /// The server's processor time within the window, as a share of one processor.
     pub server_cpu_share: f64,
     /// The most memory that the server had up to the end of its session, in bytes. For several
-    /// processes, the lab measures at the end of the window and of the session. The figure is the sum
-    /// of the processes' shares of their own memory (PSS), plus the mapped files once.
+    /// processes, the lab measures at the end of the window and of the session. The figure is the
+    /// sum of the processes' shares of their own memory (PSS), plus the mapped files once.
     pub server_peak_bytes: u64,
     /// The figures of the server's whole session, where it has slices. `None` in results of earlier
     /// versions.

@@ -1,5 +1,5 @@
-//! Logs with a format for their lines: one that a user gives (`--format '$remote_addr … $status'`), or
-//! one of the known formats of load balancers.
+//! Logs with a format for their lines. A user gives it (`--format '$remote_addr … $status'`), or it
+//! is one of the known formats of load balancers.
 //!
 //! ```text
 //! $remote_addr:$remote_port [$time_local] "$request" $status $bytes_sent

@@ -150,7 +150,8 @@ fn is_best_alone(verdict: &Verdict, name: &str) -> bool {
 
 /// The architecture that is most often level with the best, among verdicts that tell some subjects
 /// apart. Among equals, one that neither grows nor stops comes first. Then the order is: most often
-/// alone, without looks at idle connections, the best place at the highest load, the design's order.
+/// alone, without looks at idle connections, the best place at the highest load, the order of the
+/// design.
 fn choose(summary: &Summary) -> Option<String> {
     let verdicts = &summary.verdicts;
     if summary.partial().is_some() || !verdicts.iter().any(Verdict::can_recommend) {
