@@ -1,17 +1,25 @@
 #!/usr/bin/env python3
 """Plants known differences between servers, lets the lab look for them, and counts the findings.
 
-    python3 scripts/planted.py                  all below, about an hour
+    python3 scripts/planted.py                  all of the five below, about an hour and a half
     python3 scripts/planted.py aa 40            40 experiments with one server under ten names
     python3 scripts/planted.py cpu10 5          5 of two minutes with one server that takes some 10 % more processor time
     python3 scripts/planted.py cpu5 2           2 of ten minutes with one that takes some 5 % more
     python3 scripts/planted.py wait 3           3 in an open loop with one that answers 1 ms later
     python3 scripts/planted.py memory 1         one with 2 MiB more, which is some 20 %
+    python3 scripts/planted.py truths           24 faults of a server, each for 25 s: ten minutes
+    python3 scripts/planted.py truths cut leak  these faults only
+    python3 scripts/planted.py trials           ten trials of two equal candidates, each for 20 s
 
-The servers are the program `planted` of crates/conformance, built by this script; DUALITY_PLANTED
+For the first five, the servers are the program `planted` of crates/conformance, built by this script; DUALITY_PLANTED
 names another copy of it. Beside every second experiment of `aa` a process burns the servers'
 processor at random moments. The counts come from the summary.json of each experiment, which stays
 in planted-results-TIME. The exit code is 1 if a promise of docs/method.md was not kept.
+
+Each fault of `truths` is planted in the third of three servers, the program `faulty` of the same
+crate. It must be named: by the verdict, as a fault, or as a finding. Otherwise the verdict must be
+withheld with its reason. What makes a server wrong must also fail `duality report GOOD BAD
+--fail-on-regression`.
 """
 
 import json
@@ -38,6 +46,17 @@ def program():
     subprocess.run(build, cwd=ROOT, check=True)
     target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
     return str(Path(target) / "release" / "planted")
+
+
+def tools():
+    """The command `duality` and the server with faults. DUALITY_TOOLS names another folder of both."""
+    given = os.environ.get("DUALITY_TOOLS")
+    if given:
+        return Path(given) / "duality", Path(given) / "faulty"
+    build = ["cargo", "build", "--release", "-p", "duality", "--bin", "duality", "-p", "duality-conformance", "--bin", "faulty"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+    return folder / "duality", folder / "faulty"
 
 
 def plan(worse=None, close=False, concurrency=(20, 200), more=""):
@@ -84,7 +103,7 @@ def measure(binary, text, budget, out):
         command += ["--budget", budget]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     os.unlink(file.name)
-    if done.returncode != 0:
+    if done.returncode != 0 and not (out / "planted" / "summary.json").exists():
         sys.exit(f"planted: {' '.join(command)}: {done.stderr.strip().splitlines()[-1:]}")
     return json.loads((out / "planted" / "summary.json").read_text())
 
@@ -178,12 +197,132 @@ def memory(binary, times, out):
     return good == times
 
 
+# Faults of the third server: the arguments of `faulty`, further lines of the plan, and how it must
+# be named. `worse`: put out of the best set. `gate`: a fault that fails the gate. `told`: a sentence
+# with these words. `withheld` is good enough for what only a quiet machine shows.
+TRUTHS = {
+    "none": ([], "", "level"),
+    "two-microseconds": (["spin-ns=2000"], "", "worse"),
+    "ten-per-cent": (["spin-ns=500"], "", "worse or withheld"),
+    "wrong-bytes": (["wrong-every=5000"], "", "gate"),
+    "wrong-bytes-rarely": (["wrong-every=10000"], "", "gate"),
+    "wrong-bytes-late": (["wrong-every=100", "wrong-after-s=4"], "", "gate"),
+    "cut": (["cut-every=50"], "", "gate"),
+    "cut-rarely": (["cut-every=10000"], "", "gate"),
+    "wrong-length": (["lie-every=1000"], "", "gate"),
+    "status-500": (["error-every=1000"], "", "gate"),
+    "status-500-rarely": (["error-every=10000"], "", "gate"),
+    "crash": (["crash-after=30000"], "", "gate"),
+    "crash-at-once": (["crash-after=200"], "", "gate"),
+    "hang": (["hang-after=30000"], "", "gate"),
+    "leak": (["leak=4096"], "", "told sue grows by"),
+    "leak-little": (["leak=256"], "", "told sue grows by"),
+    "stop": (["stop-ms=200", "stop-every-s=2"], "", "told sue stops"),
+    "stop-often": (["stop-ms=60", "stop-every-s=1"], "", "told sue stops"),
+    "late-answers": (["late-us=20000", "late-every=300"], "", "told sue has a p99.9"),
+    "connections": (["spin-each-ns=50"], "", "worse"),
+    "two-modes": (["spin-half-ns=4000"], "", "worse"),
+    "cold": (["spin-cold-ns=20000", "cold-s=1"], "", "level or worse or withheld"),
+    "drift": (["spin-drift-ns=1000"], "", "worse"),
+    "backlog": (["backlog=8"], "close = true\nconcurrency = [400]", "gate or told listen queue"),
+    "memory": (["hold=20000000"], "memory = true", "gate"),
+}
+
+
+def truth_plan(faulty, faults, more):
+    """A plan of two equal servers, and a third one with these faults."""
+    def peer(name, faults):
+        return f'[[peer]]\nname = "{name}"\ncommand = {json.dumps([faulty, "{port}", *faults])}\n'
+    limit = '[constraints]\nmemory = "15MB"\n\n' if more == "memory = true" else ""
+    more = "" if limit else more
+    concurrency = "" if "concurrency" in more else "concurrency = [64]\n"
+    peers = "\n".join(peer(name, faults if name == "sue" else []) for name in ("ada", "bob", "sue"))
+    return (f'title = "Is what was planted found?"\nsource = "scripts/planted.py"\n\n{limit}{peers}\n'
+            f'[[experiment]]\nname = "planted"\nservice = "http"\narchitectures = []\n'
+            f'peers = ["ada", "bob", "sue"]\n{concurrency}{more}\n')
+
+
+def found_as(summary):
+    """How the third server is named: a set of words."""
+    recommendation = summary["recommendation"]
+    words = set()
+    for verdict in recommendation["loads"]:
+        if is_withheld(verdict):
+            words.add("withheld")
+        for one in verdict["standings"]:
+            if one["subject"] == "sue" and not is_withheld(verdict):
+                words.add("level" if one["level"] else "worse")
+    faults = [fault for cell in summary["cells"] if cell["architecture"] == "sue" for fault in cell["faults"]]
+    if faults or any(one["architecture"] == "sue" for one in recommendation["refused"]):
+        words.add("gate")
+    return words, faults, recommendation["sentences"] + recommendation["unsaid"]
+
+
+def truths(names, out):
+    """Plants each fault, and says how it was found."""
+    binary, faulty = map(str, tools())
+    unknown = [name for name in names if name not in TRUTHS]
+    if unknown:
+        sys.exit(f"planted: there is no fault {unknown[0]}: choose from {', '.join(TRUTHS)}")
+    good, missed = {}, []
+    for name in names or TRUTHS:
+        faults, more, expected = TRUTHS[name]
+        if more not in good:
+            good[more] = out / f"good-{len(good)}"
+            measure(binary, truth_plan(faulty, [], more), "25s", good[more])
+        measured = out / name
+        words, found, sentences = found_as(measure(binary, truth_plan(faulty, faults, more), "25s", measured))
+        gate = subprocess.run([binary, "report", good[more] / "planted", measured / "planted", "--fail-on-regression=30"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        first = gate.stdout.splitlines()[0] if gate.stdout else ""
+        is_gate = "gate" in words and gate.returncode == 1
+        kept = any(
+            is_gate if way == "gate" else
+            any(way[5:] in sentence for sentence in sentences) if way.startswith("told") else
+            way in words
+            for way in expected.split(" or "))
+        missed += [] if kept else [name]
+        told = next((sentence for sentence in sentences if "sue" in sentence), sentences[0])
+        print(f"{'found ' if kept else 'MISSED'} {name}: {', '.join(sorted(words))} {found or ''}; gate exits {gate.returncode}"
+              f"\n         {told}\n         {first}", flush=True)
+    print(f"truths: {len(names or TRUTHS) - len(missed)} of {len(names or TRUTHS)} found; missed: {', '.join(missed) or 'none'}")
+    return not missed
+
+
+def trials():
+    """Tries A/A trials: nothing may be decided for one of two equal candidates."""
+    binary, wrong = str(tools()[0]), 0
+    for number in range(10):
+        command = [binary, "trial", "http", "--candidates", "a=epoll,b=epoll", "--listen", "127.0.0.1:0", "--slot", "200ms",
+                   "--budget", "20s", "--then", "exit", "--json", "--seed", str(number)]
+        trial = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        address, lines = None, []
+        for line in trial.stdout:
+            event = json.loads(line) if line.startswith("{") else {}
+            if event.get("event") == "began":
+                address = event["address"]
+                load = subprocess.Popen([binary, "load", f"http://{address}/", "-c", "20", "--close", "-d", "18s"],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            lines.append(event)
+        load.wait()
+        decided = next(one for one in lines if one.get("event") == "decided")
+        wrong += decided["finding"]["finding"] == "winner"
+        print(f"trials {number + 1} of 10: {decided['finding']}", flush=True)
+    print(f"trials: {wrong} of 10 trials of equal candidates had a winner")
+    return wrong == 0
+
+
 def main():
     arguments = sys.argv[1:]
     if arguments and arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0
-    binary, out = program(), Path(f"planted-results-{time.strftime('%Y%m%d-%H%M%S')}")
+    out = Path(f"planted-results-{time.strftime('%Y%m%d-%H%M%S')}")
+    if arguments and arguments[0] == "truths":
+        return 0 if truths(arguments[1:], out) else 1
+    if arguments and arguments[0] == "trials":
+        return 0 if trials() else 1
+    binary = program()
     asked = [(arguments[0], int(arguments[1]) if len(arguments) > 1 else 1)] if arguments else [
         ("aa", 40), ("cpu10", 5), ("cpu5", 2), ("wait", 3), ("memory", 1)]
     kept = True

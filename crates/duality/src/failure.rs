@@ -37,6 +37,29 @@ pub(crate) fn flag(misfit: Misfit) -> Failure {
         // These settings have no flags. The service is a positional argument, and `WHOLE` means all
         // settings.
         "service" | Misfit::WHOLE => problem,
-        key => format!("--{key}: {problem}"),
+        key => format!("--{}: {problem}", name_of_flag(key)),
     })
+}
+
+/// The flag of a setting, which has a name of its own where a plan has a list.
+fn name_of_flag(key: &str) -> &str {
+    match key {
+        "hosts" => "host",
+        "trace" => "load-from",
+        key => key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_named_by_its_flag() {
+        for (key, flag_name) in
+            [("hosts", "--host: x"), ("trace", "--load-from: x"), ("tls", "--tls: x")]
+        {
+            assert_eq!(flag(Misfit::new(key, "x")).to_string(), flag_name);
+        }
+    }
 }

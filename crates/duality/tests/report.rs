@@ -82,6 +82,7 @@ fn measured(rate: f64) -> Measured {
         server_cpu_us_per_request: 10.0,
         server_cpu_share: 0.5,
         server_peak_bytes: 4 << 20,
+        session: None,
         voluntary_switches: 0,
         involuntary_switches: 0,
         operations: None,

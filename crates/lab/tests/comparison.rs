@@ -63,7 +63,7 @@ fn cells_without_figures_are_no_obstacle() {
     // Nine architectures at four loads. A cell of fork failed, and a cell of select is unavailable.
     assert_eq!(comparison.pairs.len(), 34);
     assert!(comparison.only_before.is_empty() && comparison.regressions(0.0).is_empty());
-    let starved = "iterative at 10 connections: both leave connections without any reply";
+    let starved = "iterative at 10 connections, in both runs: connections got no reply at all.";
     assert!(comparison.render_text().contains(starved));
 }
 
@@ -242,14 +242,58 @@ fn what_fails_or_starves_now_is_a_regression() {
     assert_eq!(
         comparison.regressions(5.0),
         [
-            "epoll at 10 connections: failed: it crashed",
-            "threads at 100 connections: leaves connections without any reply",
+            "epoll at 10 connections, in the second run: the server failed in 3 of 3 sessions: it crashed",
+            "threads at 100 connections, in the second run: connections got no reply at all",
         ]
     );
     let told = comparison.render_text();
     assert!(
         told.contains("only in the first: epoll at 100 (the other: unavailable: no epoll here)")
     );
+}
+
+/// The kinds of faults that exclude a subject from a choice also fail a build, and stand first.
+#[test]
+fn what_excludes_a_subject_fails_the_gate() {
+    let failed = |kind: &'static str, count: u64| {
+        run(3, move |name, load, measured| {
+            if (name, load) == ("epoll", 100) {
+                measured.errors.insert(kind.to_owned(), count);
+            }
+        })
+    };
+    for (kind, count, told) in [
+        ("wrong-bytes", 1, "3 of 303,003 replies were wrong"),
+        ("cut-short", 1, " replies were wrong"),
+        ("wrong-status", 1, " replies were wrong"),
+        ("malformed", 1, " replies were wrong"),
+        ("reset", 5_000, " requests failed"),
+        ("timed-out", 5_000, " requests failed"),
+    ] {
+        let after = failed(kind, count);
+        let comparison = Comparison::of(&run(3, same), &after).unwrap();
+        let regressions = comparison.regressions(5.0);
+        let first = &regressions[0];
+        assert!(first.starts_with("epoll at 100 connections, in the second run: "), "{first}");
+        assert!(first.contains(told), "{kind}: {first}");
+        assert!(comparison.render_text().starts_with(first.as_str()), "{kind}");
+        let page = overlay::render(["a", "b"], std::slice::from_ref(&comparison));
+        assert!(page.contains(first.as_str()), "{kind}");
+        // A choice leaves the same subject out.
+        let chosen = duality_lab::tell::summary::Summary::of(&after.0, &after.1);
+        assert!(chosen.excluded().any(|(name, ..)| name == "epoll"), "{kind}");
+    }
+    // A wrong reply is never good enough, but other faults of both runs are no change.
+    let both = |kind, count| {
+        let (one, other) = (failed(kind, count), failed(kind, count));
+        Comparison::of(&one, &other).unwrap().regressions(5.0).len()
+    };
+    assert_eq!((both("wrong-bytes", 1), both("reset", 5_000)), (1, 0));
+    // Failures of the load generator's own, and few of the server's, exclude no subject.
+    for (kind, count) in [("no-ports", 5_000), ("reset", 3)] {
+        let comparison = Comparison::of(&run(3, same), &failed(kind, count)).unwrap();
+        assert_eq!(comparison.regressions(5.0), Vec::<String>::new(), "{kind}");
+    }
 }
 
 #[test]

@@ -5,8 +5,10 @@ use std::io;
 use rustix::io::Errno;
 
 /// The kinds of failures with a wrong reply.
-pub(crate) const WRONG_REPLIES: [&str; 4] =
-    ["wrong-status", "wrong-bytes", "malformed", WRONG_OUTSIDE];
+pub(crate) const WRONG_REPLIES: [&str; 5] =
+    ["wrong-status", "wrong-bytes", "malformed", CUT_SHORT, WRONG_OUTSIDE];
+/// Replies that began and did not end. A client has a part of a reply, as with wrong bytes.
+const CUT_SHORT: &str = "cut-short";
 /// Wrong replies of all kinds before the window opened or after it closed.
 pub(crate) const WRONG_OUTSIDE: &str = "wrong-outside";
 
@@ -14,6 +16,11 @@ pub(crate) const WRONG_OUTSIDE: &str = "wrong-outside";
 /// the kinds.
 pub fn is_wrong_reply(kind: &str) -> bool {
     WRONG_REPLIES.contains(&kind)
+}
+
+/// Whether the load generator's side, and not the server, is the cause of failures of a kind.
+pub fn is_own_failure(kind: &str) -> bool {
+    ["no-ports", "no-descriptors", "other-left"].contains(&kind)
 }
 
 /// The reason why a request got no correct reply.
@@ -44,8 +51,8 @@ pub(crate) enum Failure {
     #[error("not a well-formed reply: {0}")]
     Malformed(&'static str),
     #[cfg_attr(not(feature = "http2"), expect(dead_code, reason = "only HTTP/2 has streams"))]
-    #[error("the server reset the stream (HTTP/2 error {0})")]
-    StreamReset(u32),
+    #[error("the server reset the stream (HTTP/2 error {code}) after {received} bytes")]
+    StreamReset { code: u32, received: u64 },
     #[cfg_attr(not(feature = "http2"), expect(dead_code, reason = "only HTTP/2 has GOAWAY"))]
     #[error("the server ended the connection by GOAWAY (HTTP/2 error {0})")]
     GoneAway(u32),
@@ -96,13 +103,16 @@ impl Failure {
             Failure::NoDescriptors => "no-descriptors",
             Failure::Connect(_) => "connect-failed",
             Failure::Handshake(_) => "handshake-failed",
+            Failure::Reset { received: 1.. }
+            | Failure::ClosedEarly { received: 1.. }
+            | Failure::StreamReset { received: 1.., .. } => CUT_SHORT,
             Failure::Reset { .. } => "reset",
             Failure::ClosedEarly { .. } => "closed-early",
             Failure::TimedOut => "timed-out",
             Failure::WrongStatus(_) => "wrong-status",
             Failure::WrongBytes(_) => "wrong-bytes",
             Failure::Malformed(_) => "malformed",
-            Failure::StreamReset(_) => "stream-reset",
+            Failure::StreamReset { .. } => "stream-reset",
             Failure::GoneAway(_) => "gone-away",
             Failure::StoreUnavailable => "store-unavailable",
             Failure::OtherLeft => "other-left",
@@ -161,6 +171,22 @@ mod tests {
         ] {
             assert_eq!(Failure::from_transfer(errno.into(), 0).kind(), kind);
         }
+    }
+
+    #[test]
+    fn a_reply_that_began_and_did_not_end_is_a_wrong_reply() {
+        for (received, kinds) in [
+            (0, ["closed-early", "reset", "stream-reset"]),
+            (1, ["cut-short", "cut-short", "cut-short"]),
+        ] {
+            let ends = [
+                Failure::ClosedEarly { received },
+                Failure::from_transfer(Errno::CONNRESET.into(), received),
+                Failure::StreamReset { code: 2, received },
+            ];
+            assert_eq!(ends.map(|end| end.kind()), kinds);
+        }
+        assert!(is_wrong_reply("cut-short") && !is_wrong_reply("closed-early"));
     }
 
     #[test]

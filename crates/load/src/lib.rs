@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod announce;
+mod built;
 mod client;
 mod connection;
 mod counters;
@@ -60,6 +61,7 @@ mod recorder;
 mod relay;
 mod report;
 mod request;
+mod slices;
 mod sources;
 mod target;
 mod tls;
@@ -72,11 +74,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+pub use built::built;
 pub use client::http::{
     Expectation, ExpectedBody, Header, Listed, Method, Page, Request, Script, Statuses, Values,
 };
 pub use crowd::{Crowd, Fate, Spans};
-pub use failure::is_wrong_reply;
+pub use failure::{is_own_failure, is_wrong_reply};
 pub use fidelity::{Fidelity, Replayed};
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use injection::Injection;
@@ -87,7 +90,7 @@ pub use pattern::trace::plan::{At, Cut, Piece};
 pub use pattern::{Arrivals, Named, Pattern};
 pub use quota::{Exhausted, Quotas};
 pub use relay::{Relay, Slice};
-pub use report::{HistogramError, Latency, OpenLoop, Report, Warning, WarningKind};
+pub use report::{HistogramError, Latencies, Latency, OpenLoop, Report, Warning, WarningKind};
 pub use sources::Sources;
 pub use target::{Target, TargetError};
 pub use tls::Trust;
@@ -135,6 +138,8 @@ pub struct Options {
     pub trust: Trust,
     /// The piece that the pattern [`Pattern::Trace`] replays. See [`Options::replaying`].
     pub replay: Option<Arc<Piece>>,
+    /// The statuses of correct replies of a replay. `None`: those of the recording.
+    pub expected: Option<Statuses>,
 }
 
 /// The condition that ends a load.
@@ -168,6 +173,7 @@ impl Options {
             crowd: Crowd::default(),
             trust: Trust::default(),
             replay: None,
+            expected: None,
         }
     }
 

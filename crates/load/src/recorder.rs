@@ -31,6 +31,7 @@ use crate::edges::{EdgeHook, Edges, Moment};
 use crate::failure::{Failure, is_wrong_reply};
 use crate::histogram::record;
 use crate::measurement::{FailureCount, Measurement, OpenCounts, Start};
+use crate::slices::{Seen, Since};
 
 /// The counters of one load.
 pub(crate) struct Recorder {
@@ -48,6 +49,8 @@ struct State {
     /// Requests that are due and not yet sent, in an open loop.
     queue: Option<Arc<Queue>>,
     counts: Measurement,
+    /// The replies after the window.
+    since: Since,
 }
 
 /// The counts since the start, in the window or not.
@@ -72,7 +75,7 @@ impl Tally {
 enum Window {
     Before,
     Open(Moment),
-    After,
+    After(Instant),
 }
 
 #[derive(Clone, Copy, Default)]
@@ -107,6 +110,7 @@ impl Recorder {
                 ..Measurement::default()
             },
             queue,
+            since: Since::default(),
         };
         Self { state: Mutex::new(state) }
     }
@@ -226,6 +230,20 @@ impl Recorder {
         self.lock().failed.clone()
     }
 
+    /// A slice after the window begins.
+    pub(crate) fn begin_slice(&self) {
+        self.lock().since.begin(Instant::now());
+    }
+
+    /// A slice after the window is over. Connections that were never served wait for their turn,
+    /// and not for a server that stands.
+    pub(crate) fn end_slice(&self) -> Seen {
+        let mut state = self.lock();
+        let mut served = state.connections.iter().filter(|connection| connection.ever_served);
+        let owes = served.any(|connection| connection.waiting_since.is_some());
+        state.since.end(owes)
+    }
+
     /// The measurement so far.
     pub(crate) fn measurement(&self) -> Measurement {
         self.lock().counts.clone()
@@ -265,7 +283,16 @@ impl State {
             self.connections[connection].ever_served = true;
             self.tally.served += 1;
         }
-        let Window::Open(opened) = self.window else { return };
+        let opened = match self.window {
+            Window::Before => return,
+            Window::Open(opened) => opened,
+            Window::After(closed) => {
+                if start.due >= closed {
+                    self.since.reply(start.due, end);
+                }
+                return;
+            }
+        };
         self.counts.requests += 1;
         self.counts.bytes += bytes;
         self.counts.silence.end(opened.instant, end);
@@ -344,7 +371,7 @@ impl State {
     fn close(&mut self) {
         let Window::Open(opened) = self.window else { return };
         let closed = self.hook.closed();
-        self.window = Window::After;
+        self.window = Window::After(closed.instant);
         self.counts.window = closed.instant.saturating_duration_since(opened.instant);
         self.counts.cpu = closed.cpu.saturating_sub(opened.cpu);
         self.counts.waited = closed.waited.saturating_sub(opened.waited);

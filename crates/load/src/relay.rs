@@ -25,6 +25,8 @@ use crate::connection::Load;
 use crate::counters::Counters;
 use crate::engine::{Engine, Outcome, event_loop};
 use crate::pattern::Pattern;
+use crate::report::encode;
+use crate::slices::Seen;
 use crate::{Error, Observer, Options, Report, Stop, limits};
 
 /// The first part of a slice, which the slice's rate leaves out because caches get warm in it.
@@ -73,6 +75,13 @@ pub struct Slice {
     /// requests. If latencies are as long as the slice, the rate is until the last reply, because
     /// few replies come within the slice.
     pub requests_per_second: f64,
+    /// The longest time without a reply on any connection, in microseconds.
+    #[serde(default)]
+    pub longest_stop_us: f64,
+    /// The latencies of the replies since the last slice, in nanoseconds, in the format of
+    /// [`Report::histogram`]. Empty without replies.
+    #[serde(default)]
+    pub histograms: Vec<String>,
 }
 
 impl Slice {
@@ -85,6 +94,8 @@ impl Slice {
         self.elapsed = self.elapsed.max(other.elapsed);
         self.waited = self.waited.max(other.waited);
         self.cpu += other.cpu;
+        self.longest_stop_us = self.longest_stop_us.max(other.longest_stop_us);
+        self.histograms.extend(other.histograms.iter().cloned());
         for (kind, count) in &other.errors {
             *self.errors.entry(kind.clone()).or_default() += count;
         }
@@ -284,6 +295,7 @@ impl Member {
 async fn slice(load: &Load, length: Duration) -> Slice {
     let before = load.recorder.tally();
     let begun = moment();
+    load.recorder.begin_slice();
     load.gate.open();
     time::sleep(LEAD_IN).await;
     let tally = load.recorder.tally();
@@ -293,6 +305,7 @@ async fn slice(load: &Load, length: Duration) -> Slice {
     load.gate.shut();
     let rested = rest(load).await;
     let (ended, after) = (moment(), load.recorder.tally());
+    let Seen { latencies, longest_stop } = load.recorder.end_slice();
     let requests = after.replies - before.replies;
     // In a closed loop, each connection has a request under way.
     let (counted, time) = match last - first >= REPLIES * under_way {
@@ -308,6 +321,8 @@ async fn slice(load: &Load, length: Duration) -> Slice {
         cpu: ended.cpu.saturating_sub(begun.cpu),
         waited: ended.waited.saturating_sub(begun.waited),
         requests_per_second: if counted == 0 { 0.0 } else { counted as f64 / time.as_secs_f64() },
+        longest_stop_us: 1e6 * longest_stop.as_secs_f64(),
+        histograms: (!latencies.is_empty()).then(|| encode(&latencies)).into_iter().collect(),
     }
 }
 

@@ -186,7 +186,7 @@ fn an_acknowledged_entry_is_looked_up_on_the_next_connection_if_need_be() {
             _ => right,
         });
         let report = load(&options(phone(address), 1, 20));
-        assert_eq!(report.errors["closed-early"], 1);
+        assert_eq!(report.errors["cut-short"], 1);
         assert_eq!(report.errors.get("wrong-bytes"), forgetful.then_some(&1));
         assert_eq!(report.requests + report.errors.values().sum::<u64>(), 20);
         assert!(!entries.lock().unwrap().is_empty());

@@ -135,7 +135,7 @@ fn a_reply_that_is_cut_off_is_an_error() {
         }
     });
     let report = load(&options(http(address), 1, 10));
-    assert_eq!((report.requests, only_error(&report)), (8, ("closed-early", 2)));
+    assert_eq!((report.requests, only_error(&report)), (8, ("cut-short", 2)));
 }
 
 #[test]

@@ -351,7 +351,7 @@ fn peers_that_break_the_protocol_are_failures_that_are_counted() {
         (Behaviour::Silent, &["timed-out"]),
         (Behaviour::Closes, closed),
         (Behaviour::Garbage, &["malformed"]),
-        (Behaviour::HalfReply, closed),
+        (Behaviour::HalfReply, &["cut-short"]),
     ] {
         let errors = failures(behaviour);
         let counted: u64 = kinds.iter().filter_map(|kind| errors[*kind].as_u64()).sum();

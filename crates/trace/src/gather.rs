@@ -11,7 +11,11 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::time::Duration;
 
 use crate::classes::Classes;
+use crate::clock;
+use crate::filter::Filter;
+use crate::mask::masked;
 use crate::order::{Order, Spread};
+use crate::outliers;
 use crate::sessions::{Event, Opened, Sessions};
 use crate::trace::{Head, Inferred, Method, Sizes, Trace};
 use crate::traps::Traps;
@@ -31,6 +35,12 @@ pub struct Rules {
     pub keep_alive: Duration,
     /// Whether the trace has paths.
     pub paths: bool,
+    /// Whether what looks like a secret stays in paths.
+    pub keeps_secrets: bool,
+    /// The requests that count.
+    pub filter: Filter,
+    /// The format of the lines, if the user gives it: one that `readers::Pattern` accepts.
+    pub pattern: Option<String>,
     /// The size that larger replies count as.
     pub max_size: u64,
     /// The moment that stamps mean, if the format of the log does not say.
@@ -46,6 +56,9 @@ impl Default for Rules {
         Self {
             keep_alive: Duration::from_secs(75),
             paths: false,
+            keeps_secrets: false,
+            filter: Filter::default(),
+            pattern: None,
             max_size: 1 << 20,
             stamp: None,
             host: None,
@@ -143,6 +156,8 @@ pub(crate) struct Gathering {
     names_connections: bool,
     tells_length: bool,
     tells_rate: bool,
+    /// Requests that the filter left out.
+    filtered: u64,
 }
 
 impl Gathering {
@@ -158,6 +173,7 @@ impl Gathering {
             names_connections: false,
             tells_length: false,
             tells_rate: false,
+            filtered: 0,
             rules,
         }
     }
@@ -169,6 +185,11 @@ impl Gathering {
 
     /// Adds a request.
     pub(crate) fn add(&mut self, request: &Request<'_>) {
+        let Request { time, path, status, agent, .. } = *request;
+        if !self.rules.filter.takes(time, path, status, agent) {
+            self.filtered += 1;
+            return;
+        }
         let method = Method::named(request.method);
         let address = request.connection.is_none().then(|| self.key(request.address));
         self.traps.look(request.time, address, method == Method::Head, request.status);
@@ -190,7 +211,7 @@ impl Gathering {
                 Protocol::Keep => 6,
                 Protocol::Multiplexed => 1,
             },
-            class: self.classes.of(method, request.path, request.status, request.sizes),
+            class: self.class(method, request),
             rate,
         };
         // Whole seconds are spread first, and begins come from the spread stamps.
@@ -198,6 +219,14 @@ impl Gathering {
         if let Some(event) = self.order.add(event) {
             self.pass(event);
         }
+    }
+
+    fn class(&mut self, method: Method, request: &Request<'_>) -> u16 {
+        let path = match self.rules.paths && !self.rules.keeps_secrets {
+            true => masked(request.path),
+            false => request.path.into(),
+        };
+        self.classes.of(method, &path, request.status, request.sizes)
     }
 
     /// The trace of all requests; `None` if there was none.
@@ -215,7 +244,18 @@ impl Gathering {
             }
         }
         let inferred = self.inferred(source.inferred);
-        let warnings = self.warnings();
+        let mut warnings = self.warnings();
+        let mut last = self.sessions.last;
+        let mut opened = self.sessions.into_connections();
+        let left = outliers::remove(&mut opened);
+        if let Some(first) = left.first {
+            last = opened.iter().map(outliers::end).max().unwrap_or(last);
+            warnings.push(format!(
+                "requests with stamps far from all others, such as {}, which are left out: {}",
+                clock::date(first),
+                left.requests
+            ));
+        }
         let head = Head {
             source: source.name,
             sizes: Sizes::Body,
@@ -224,8 +264,7 @@ impl Gathering {
             warnings,
             ..Head::default()
         };
-        let last = self.sessions.last;
-        assemble(head, self.classes, self.sessions.into_connections(), last)
+        assemble(head, self.classes, opened, last)
     }
 
     /// A request that leaves the window.
@@ -325,6 +364,9 @@ impl Gathering {
                 "lines so far out of order that their times were changed: {}",
                 self.order.late
             ));
+        }
+        if self.filtered > 0 {
+            warnings.push(format!("requests that the filter left out: {}", self.filtered));
         }
         warnings.extend(size_warnings(&self.classes, self.rules.max_size));
         warnings

@@ -27,9 +27,12 @@
 mod classes;
 mod clock;
 pub mod file;
+pub mod filter;
 mod flows;
 mod gather;
+mod mask;
 mod order;
+mod outliers;
 pub mod packets;
 pub mod readers;
 pub mod recorder;

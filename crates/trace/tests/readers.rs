@@ -209,8 +209,8 @@ fn a_trace_has_no_address_and_no_path() {
     let caddy = r#"{"ts":1646861401.5,"request":{"remote_ip":"198.51.100.77","remote_port":"41342","proto":"HTTP/1.1","method":"GET","host":"referrer.test","uri":"/very/private?token=tulip","headers":{"User-Agent":["Zeppelin/5.0"]}},"bytes_read":0,"user_id":"alice","duration":0.001,"size":10900,"status":200}"#;
     let har = r#"{"log":{"entries":[{"startedDateTime":"2015-05-17T10:05:03Z","time":50,"connection":"41342","serverIPAddress":"198.51.100.77","request":{"method":"GET","url":"https://referrer.test/very/private?token=tulip","httpVersion":"HTTP/1.1","headers":[{"name":"User-Agent","value":"Zeppelin/5.0"}],"bodySize":0},"response":{"status":200,"bodySize":64,"content":{"size":64,"text":"alice"}},"timings":{"send":1,"wait":30,"receive":2}}]}}"#;
     for text in [SECRET, json, caddy, har] {
-        for keeps in [false, true] {
-            let rules = Rules { paths: keeps, ..Rules::default() };
+        for (paths, keeps_secrets) in [(false, false), (true, false), (true, true)] {
+            let rules = Rules { paths, keeps_secrets, ..Rules::default() };
             let made = make_of(Cursor::new(text), "secret.log", None, &rules).unwrap();
             let mut bytes = Vec::new();
             file::encode(&made.trace, &mut bytes).unwrap();
@@ -221,8 +221,8 @@ fn a_trace_has_no_address_and_no_path() {
             {
                 assert!(!told.contains(secret), "{secret}: {told}");
             }
-            for path in ["very", "private", "tulip"] {
-                assert_eq!(told.contains(path), keeps, "{path}: {told}");
+            for (path, is_kept) in [("very", paths), ("private", paths), ("tulip", keeps_secrets)] {
+                assert_eq!(told.contains(path), is_kept, "{path}: {told}");
             }
         }
     }

@@ -36,8 +36,9 @@ Examples:
   duality report before after --out change.html
       two runs compared, cell by cell: of one experiment, or of one plan
   duality report before after --fail-on-regression=10
-      for CI: exit code 1, and a line for each, when something got worse and
-      even the interval of its ratio misses 1 by more than 10 %. Give runs at
+      for CI: exit code 1, and a line for each, when replies were wrong, a
+      server failed, or something got worse and even the interval of its ratio
+      misses 1 by more than 10 %. Give runs at
       least 5 repeats: of 3, only differences above a tenth can be told from
       chance (docs/method.md)")]
 pub(super) struct Arguments {
@@ -208,7 +209,8 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
         }
         print(&told.to_string())?;
     } else {
-        let told = format!("first: {first}\nsecond: {second}\n\n{}", text(&comparisons, &alone));
+        let runs = format!("first: {first}\nsecond: {second}\n");
+        let told = first_line(&comparisons) + &runs + "\n" + &text(&comparisons, &alone);
         print(&for_terminal(told, &io::stdout()))?;
     }
     if let Some(path) = &arguments.out {
@@ -253,6 +255,17 @@ fn text(comparisons: &[Comparison], alone: &[String]) -> String {
     text
 }
 
+/// The faults that make the second run worse, in a line. Empty if there are none.
+fn first_line(comparisons: &[Comparison]) -> String {
+    let faults = || comparisons.iter().flat_map(|one| &one.faults).filter(|one| one.is_regression);
+    let Some(first) = faults().next() else { return String::new() };
+    let more = match faults().count() - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("The second run cannot be chosen: {}{more}.\n", first.told)
+}
+
 /// The verdict for CI.
 fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Result<(), Failure> {
     if regressions.is_empty() && !comparisons.iter().any(Comparison::is_sure_of_anything) {
@@ -260,6 +273,15 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
             "--fail-on-regression: one run measured a cell only once, so nothing can be told from \
              chance: measure with --repeats 5",
         ));
+    }
+    let mut unknown = comparisons.iter().flat_map(|one| &one.faults).filter(|one| one.is_blind);
+    if regressions.is_empty()
+        && let Some(first) = unknown.next()
+    {
+        return Err(Failure::misuse(format!(
+            "--fail-on-regression: {}; measure the second run again",
+            first.told
+        )));
     }
     let blind: Vec<String> =
         comparisons.iter().flat_map(|comparison| comparison.too_unsure_for(percent)).collect();
@@ -275,6 +297,10 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
     }
     for regression in regressions {
         log::tell(format_args!("regression: {regression}"));
+    }
+    let faults = first_line(comparisons);
+    if !faults.is_empty() {
+        return Err(Failure::failed(faults.trim_end()));
     }
     match regressions.len() {
         0 => Ok(()),

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
-use duality_lab::page::write_whole;
+use duality_lab::page::write_private;
 use duality_lab::traffic::{self, Summary};
 use duality_lab::units::{parse_bytes, parse_duration};
 use duality_runtime::log;
-use duality_trace::readers::{self, Error, Format, Made, Rules, Stamp};
+use duality_trace::readers::{
+    self, Error, Filter, Format, Glob, Made, Pattern, Rules, Stamp, StatusSet, filter,
+};
 use duality_trace::{Trace, file};
 
 use super::runs::unwritten;
@@ -38,7 +39,12 @@ Examples:
   duality trace from access.log -o my.trace
   duality trace from access.log.2.gz access.log.1 access.log -o week.trace
   duality trace from access.log --paths -o own.trace
-      keeps paths and their queries, for a server of your own
+      keeps paths and their queries, for a server of your own; what looks like
+      a secret becomes *
+  duality trace from access.log --since 2026-11-28T12:00:00Z --path '/api/*'
+      only these requests; also --until, --status, --agent and --no-agent
+  duality trace from my.log --format '$remote_addr $msec \"$request\" $status $bytes_sent'
+      a format of your own, with the names of nginx's variables
   tcpdump -i eth0 -s 128 -w - tcp port 443 | duality trace from - -o my.trace
   duality trace show my.trace
 
@@ -51,16 +57,38 @@ struct From {
     /// The trace to write
     #[arg(short, long, value_name = "FILE", default_value = "my.trace")]
     out: PathBuf,
-    /// What the logs are: auto finds it by their first bytes
-    #[arg(long, default_value = "auto", value_parser = formats())]
-    format: String,
+    /// What the logs are: auto finds it by their first bytes. Or a format of lines, such as
+    /// '$remote_addr [$time_local] "$request" $status $bytes_sent'
+    #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = parse_format)]
+    format: Lines,
     /// How long the server keeps idle connections, where a log does not name connections; 0 is a
     /// connection for each request
     #[arg(long, value_name = "TIME", default_value = "75s", value_parser = parse_duration)]
     keep_alive: Duration,
-    /// Keep paths with their queries. They may hold names and tokens
+    /// Keep paths with their queries. What looks like a secret becomes *
     #[arg(long)]
     paths: bool,
+    /// Keep secrets in paths, too, such as tokens and keys
+    #[arg(long, requires = "paths")]
+    keep_secrets: bool,
+    /// Only requests from this time on, such as 2026-11-28T17:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = filter::time)]
+    since: Option<i64>,
+    /// Only requests before this time
+    #[arg(long, value_name = "TIME", value_parser = filter::time)]
+    until: Option<i64>,
+    /// Only requests for this path, such as /api/*; once for each
+    #[arg(long, value_name = "PATH")]
+    path: Vec<Glob>,
+    /// Only requests that were answered so, such as 200,3xx or 400-499
+    #[arg(long, value_name = "STATUS,…")]
+    status: Option<StatusSet>,
+    /// Only requests of agents with this text in their name; once for each
+    #[arg(long, value_name = "TEXT")]
+    agent: Vec<String>,
+    /// No requests of agents with this text in their name, such as bot; once for each
+    #[arg(long, value_name = "TEXT")]
+    no_agent: Vec<String>,
     /// Count larger replies as this many bytes
     #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = parse_bytes)]
     max_size: u64,
@@ -96,14 +124,46 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn formats() -> PossibleValuesParser {
-    PossibleValuesParser::new(["auto"].into_iter().chain(Format::ALL.map(Format::name)))
+/// What the lines of a log are.
+#[derive(Clone, Debug)]
+enum Lines {
+    Auto,
+    Known(Format),
+    Given(String),
+}
+
+fn parse_format(text: &str) -> Result<Lines, String> {
+    if text.contains('$') {
+        return text.parse::<Pattern>().map(|_| Lines::Given(text.to_owned()));
+    }
+    let known = Format::ALL.into_iter().find(|format| format.name() == text);
+    match (text, known) {
+        ("auto", _) => Ok(Lines::Auto),
+        (_, Some(format)) => Ok(Lines::Known(format)),
+        (_, None) => {
+            let all = Format::ALL.map(Format::name).join(", ");
+            Err(format!("choose from auto, {all}, or give a format with $status in it"))
+        }
+    }
 }
 
 fn from(arguments: &From) -> Result<(), Failure> {
     let rules = Rules {
         keep_alive: arguments.keep_alive,
         paths: arguments.paths,
+        keeps_secrets: arguments.keep_secrets,
+        filter: Filter {
+            since: arguments.since,
+            until: arguments.until,
+            paths: arguments.path.clone(),
+            statuses: arguments.status.clone(),
+            agents: arguments.agent.clone(),
+            other_agents: arguments.no_agent.clone(),
+        },
+        pattern: match &arguments.format {
+            Lines::Given(pattern) => Some(pattern.clone()),
+            Lines::Auto | Lines::Known(_) => None,
+        },
         max_size: arguments.max_size,
         stamp: arguments.stamp.as_deref().map(|stamp| match stamp {
             "start" => Stamp::Start,
@@ -112,7 +172,10 @@ fn from(arguments: &From) -> Result<(), Failure> {
         host: arguments.host.clone(),
         port: arguments.port,
     };
-    let format = Format::ALL.into_iter().find(|format| format.name() == arguments.format);
+    let format = match arguments.format {
+        Lines::Known(format) => Some(format),
+        Lines::Auto | Lines::Given(_) => None,
+    };
     let made = readers::make(&arguments.logs, format, &rules).map_err(|error| match error {
         Error::Unreadable { .. } | Error::Mixed { .. } => Failure::misuse(error.to_string()),
         error => Failure::failed(error.to_string()),
@@ -141,11 +204,11 @@ fn from(arguments: &From) -> Result<(), Failure> {
     ))
 }
 
-/// Writes a trace, and returns the size of its file.
+/// Writes a trace, which its user alone may read, and returns the size of its file.
 pub(super) fn save(path: &Path, trace: &Trace) -> Result<usize, Failure> {
     let mut bytes = Vec::new();
     file::encode(trace, &mut bytes).map_err(|error| Failure::failed(error.to_string()))?;
-    write_whole(path, &bytes).map_err(|error| unwritten(path, &error))?;
+    write_private(path, &bytes).map_err(|error| unwritten(path, &error))?;
     Ok(bytes.len())
 }
 

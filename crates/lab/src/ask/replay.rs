@@ -73,6 +73,9 @@ pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Re
     written.map(Some).map_err(|error| Misfit::new("trace", format!("its files: {error}")))
 }
 
+/// The largest multiple of a recording's users. Each user is laid over the others, one by one.
+const MOST_USERS: usize = 1_000_000;
+
 /// Finds the numbers of users that make too little load to measure. Their cells are unavailable.
 ///
 /// # Errors
@@ -82,6 +85,15 @@ pub(super) fn check(experiment: &mut Experiment) -> Result<(), Misfit> {
     let Some(replay) = experiment.replay.clone() else { return Ok(()) };
     let length = Duration::from_secs_f64(experiment.design.window_seconds);
     for users in experiment.design.concurrency.clone() {
+        if users > MOST_USERS {
+            let problem = format!(
+                "the recording has {:.2} requests a second, so it takes {users} times its users to \
+                 measure, and longer to plan than to measure: record a busier time, or give a part of \
+                 the log (`duality trace from --since`)",
+                replay.record().rate(1)
+            );
+            return Err(Misfit::new("trace", problem));
+        }
         if let Some(why) = replay.too_few(users, length) {
             let names: Vec<String> = experiment.design.measured().map(str::to_owned).collect();
             let cells = names.into_iter().map(|name| ((name, users), why.clone()));

@@ -1,5 +1,6 @@
 //! The measurements of each subject, as points over the number of connections.
 
+use crate::judge::faults::{self, Fault};
 use crate::record::{Heading, Outcome, Records};
 use crate::statistics::{Estimate, median};
 use crate::tell::summary::Summary;
@@ -59,7 +60,8 @@ pub(super) fn all(heading: &Heading, records: &Records, subjects: &[String]) -> 
             let Some(medians) = row.medians() else { continue };
             let (connections, value) = (row.concurrency, medians.cpu.value);
             let is_usable = value > 0.0 && value.is_finite() && connections > 0;
-            if !is_usable || !medians.is_comparable() || row.answered_wrongly() {
+            let is_failing = faults::of(row).into_iter().any(Fault::is_failure);
+            if !is_usable || !medians.is_comparable() || is_failing {
                 left_out.push(connections);
                 continue;
             }

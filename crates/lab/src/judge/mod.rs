@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   records ─▶ rows      one subject at one number of connections: medians, intervals, faults
+//!             ├▶ faults    what excludes a subject, whatever its figures are
+//!             └▶ conduct   what a reader must know of it: growth, stops, long tails
 //!           ─▶ rounds    windows of one repeat: the pairs that a verdict without blocks has
 //!           ─▶ blocks    slices of one block: the pairs that it has with them
 //!                 └────▶ verdict   the best set, and what is out for sure
@@ -14,7 +16,10 @@
 
 pub mod alternatives;
 pub mod blocks;
+pub mod conduct;
 pub mod constraints;
+mod fates;
+pub mod faults;
 pub mod guard;
 pub mod network;
 pub(crate) mod pairs;

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use duality_load::{Latency, Warning, WarningKind, is_wrong_reply};
+use duality_load::{Latency, Warning, WarningKind};
 
+pub use crate::judge::fates::{Ended, Fates};
 use crate::judge::network::load_in_server;
 use crate::judge::soundness;
-use crate::record::{Block, Measured, Outcome};
+use crate::record::{Block, Measured, Outcome, Throughout};
 use crate::statistics::{Estimate, estimate, median, variation};
 
 /// A subject at a concurrency.
@@ -19,6 +20,8 @@ pub struct Row {
     pub concurrency: usize,
     /// What was found.
     pub figures: Figures,
+    /// The sessions in which the server ended. `None` if there were none.
+    pub ended: Option<Ended>,
     /// Warnings for readers of the figures, without repetition. The numbers in a warning come from
     /// one repeat.
     pub warnings: Vec<Warning>,
@@ -75,6 +78,8 @@ pub struct Medians {
     pub memory_samples: Vec<f64>,
     /// The latencies of each repeat.
     pub latency_samples: Vec<Latency>,
+    /// The figures of whole sessions, in slices. Empty where there are none.
+    pub sessions: Vec<Throughout>,
     /// The load generator's processor time, as a share of one processor.
     pub client_cpu_share: f64,
     /// Whether the load generator was the limit in at least half of the repeats.
@@ -97,51 +102,6 @@ pub struct Medians {
     pub invalid: bool,
 }
 
-/// The outcomes of requests. Every wrong reply counts, even in a disturbed window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fates {
-    /// Requests with a correct answer.
-    pub correct: u64,
-    /// Requests with a wrong reply. Failures of slices in older results count here, because those
-    /// results name no kinds.
-    pub wrong: u64,
-    /// Requests that failed, wrong replies included.
-    pub failed: u64,
-}
-
-impl Fates {
-    /// All requests.
-    pub fn all(self) -> u64 {
-        self.correct.saturating_add(self.failed)
-    }
-
-    fn count(&mut self, correct: u64, failed: u64, errors: &BTreeMap<String, u64>) {
-        let wrong = errors.iter().filter(|(kind, _)| is_wrong_reply(kind)).map(|(_, count)| *count);
-        let wrong = if errors.is_empty() { failed } else { wrong.fold(0, u64::saturating_add) };
-        self.correct = self.correct.saturating_add(correct);
-        self.failed = self.failed.saturating_add(failed);
-        self.wrong = self.wrong.saturating_add(wrong);
-    }
-}
-
-/// The reason why a subject cannot be chosen at a number of connections, whatever its figures are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
-    /// Replies were not the expected ones.
-    WrongReplies,
-    /// More than 1 in 10 connections got no reply.
-    Unserved,
-    /// The listen queue was the limit, and not the server.
-    ListenQueue,
-    /// The load generator could not do its work.
-    Invalid,
-    /// A constraint is broken.
-    Constraint,
-    /// Whether the subject keeps a constraint is unknown. The figure was not measured, or the load
-    /// generator could not do its work.
-    Unchecked,
-}
-
 impl Medians {
     /// Whether rates and processor times can be compared. Figures of blocks can be compared, even
     /// if windows were disturbed.
@@ -153,27 +113,9 @@ impl Medians {
     pub fn has_latencies(&self) -> bool {
         !self.invalid && self.p99_us > 0.0
     }
-
-    /// The faults other than broken constraints. A sound row has none.
-    pub fn faults(&self) -> Vec<Fault> {
-        [
-            (self.fates.wrong > 0, Fault::WrongReplies),
-            (self.starved, Fault::Unserved),
-            (self.queue_was_limit, Fault::ListenQueue),
-            (!self.is_comparable(), Fault::Invalid),
-        ]
-        .into_iter()
-        .filter_map(|(is_so, fault)| is_so.then_some(fault))
-        .collect()
-    }
 }
 
 impl Row {
-    /// Whether any of the subject's replies was wrong.
-    pub fn answered_wrongly(&self) -> bool {
-        self.medians().is_some_and(|medians| medians.fates.wrong > 0)
-    }
-
     /// The medians, if anything was measured.
     pub fn medians(&self) -> Option<&Medians> {
         match &self.figures {
@@ -272,6 +214,12 @@ pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed
             Outcome::Failed { reason } => missing.push(("failed", reason)),
         }
     }
+    let mut endings = missing.iter().filter(|(what, _)| *what == "failed");
+    let ended = endings.next().map(|(_, reason)| Ended {
+        sessions: 1 + endings.count(),
+        of: outcomes.len(),
+        reason: (*reason).clone(),
+    });
     let mut warnings = merged(measured.iter().flat_map(|figures| &figures.warnings));
     let mut fates = Fates::default();
     for window in &measured {
@@ -294,7 +242,7 @@ pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed
         (None, Some((what, reason))) => Figures::Missing { what, reason: (*reason).clone() },
         (None, None) => Figures::Missing { what: "not run", reason: String::new() },
     };
-    Row { subject: subject.to_owned(), concurrency, figures, warnings }
+    Row { subject: subject.to_owned(), concurrency, figures, ended, warnings }
 }
 
 /// Leaves invalid repeats out and warns about them. If half of the repeats or more are invalid, the
@@ -336,6 +284,18 @@ fn merged<'a>(warnings: impl Iterator<Item = &'a Warning>) -> Vec<Warning> {
 /// Fewer connections than this share with a reply are too few.
 pub(crate) const SERVED: f64 = 0.9;
 
+/// The latencies of a repeat. A window is short: it may miss what a server does every few seconds.
+/// So tails are those of the whole session, or of the window where they are longer.
+fn latencies(repeat: &Measured) -> Latency {
+    let window = repeat.latency_us;
+    repeat.session.map_or(window, |Throughout { latency_us: whole, .. }| Latency {
+        p99: whole.p99.max(window.p99),
+        p99_9: whole.p99_9.max(window.p99_9),
+        max: whole.max.max(window.max),
+        ..window
+    })
+}
+
 /// The medians of some repeats. `None` without repeats.
 fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Medians> {
     let samples = |of: fn(&Measured) -> f64| -> Vec<f64> {
@@ -358,8 +318,8 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         requests_per_second_samples,
         mean_us: middle(|repeat| repeat.latency_us.mean)?,
         p50_us: middle(|repeat| repeat.latency_us.p50)?,
-        p99_us: middle(|repeat| repeat.latency_us.p99)?,
-        p99_9_us: middle(|repeat| repeat.latency_us.p99_9)?,
+        p99_us: middle(|repeat| latencies(repeat).p99)?,
+        p99_9_us: middle(|repeat| latencies(repeat).p99_9)?,
         measured_load: middle(|repeat| load_in_server(repeat).unwrap_or(repeat.measured_load))?,
         cpu_us: middle(|repeat| repeat.server_cpu_us_per_request)?,
         of_blocks: false,
@@ -370,7 +330,8 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         cpu_us_samples: samples(|repeat| repeat.server_cpu_us_per_request),
         memory_bytes: middle(|repeat| repeat.server_peak_bytes as f64)?,
         memory_samples: samples(|repeat| repeat.server_peak_bytes as f64),
-        latency_samples: repeats.iter().map(|repeat| repeat.latency_us).collect(),
+        latency_samples: repeats.iter().map(|repeat| latencies(repeat)).collect(),
+        sessions: repeats.iter().filter_map(|repeat| repeat.session).collect(),
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
         queue_was_limit: 2 * queued >= repeats.len(),

@@ -31,9 +31,10 @@ pub mod peers;
 pub mod recording;
 pub(crate) mod server;
 mod session;
-mod spawn;
+pub(crate) mod spawn;
 mod stage;
 pub mod store;
+mod throughout;
 mod together;
 pub mod upstream;
 mod window;
@@ -124,7 +125,14 @@ impl Journal {
     fn cell(&mut self, cell: Cell) -> Result<(), results::Error> {
         self.display.ended(&cell);
         self.results.append(&cell)?;
-        self.records.cells.push(cell);
+        self.records.replace(cell);
+        Ok(())
+    }
+
+    /// Writes a known cell again, with more figures.
+    fn amend(&mut self, cell: Cell) -> Result<(), results::Error> {
+        self.results.append(&cell)?;
+        self.records.replace(cell);
         Ok(())
     }
 
@@ -150,6 +158,7 @@ fn begin(experiment: &Experiment, stage: &Stage) -> Heading {
     machine.settings.extend(experiment.design.peers.iter().filter_map(|peer| {
         Some((format!("peer {}", peer.name), ReadyMade::named(&peer.name)?.version()?))
     }));
+    machine.settings.extend(built(experiment));
     Heading {
         version: VERSION,
         duality: env!("CARGO_PKG_VERSION").to_owned(),
@@ -163,6 +172,23 @@ fn begin(experiment: &Experiment, stage: &Stage) -> Heading {
         current: experiment.current.clone(),
         unit_costs: experiment.unit_costs.clone(),
     }
+}
+
+/// How each subject was compiled. A comparison of programs with different settings measures the
+/// compiler.
+fn built(experiment: &Experiment) -> impl Iterator<Item = (String, String)> {
+    let design = &experiment.design;
+    let own = (!design.architectures.is_empty())
+        .then(|| ("built: this program".to_owned(), duality_load::built()));
+    let peers = design.peers.iter().map(|peer| {
+        let how = match peer.build.is_empty() {
+            false => peer.build.join(" "),
+            true if peers::is_of_workspace(peer) => peers::BUILT.to_owned(),
+            true => "as it is installed".to_owned(),
+        };
+        (format!("built: {}", peer.name), how)
+    });
+    own.into_iter().chain(peers)
 }
 
 /// The current time, in UTC and whole seconds (RFC 3339).

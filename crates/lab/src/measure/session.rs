@@ -12,6 +12,7 @@ use super::command::Load;
 use super::driver::{After, Driver};
 use super::meter::Meter;
 use super::stage::Stage;
+use super::throughout::Gathered;
 use super::together;
 use super::window::Window;
 use super::{Journal, cell_of, not_started, now};
@@ -27,6 +28,10 @@ use crate::record::{Block, CellKey, Disturbance, Outcome, Slice};
 
 /// The share of the planned blocks that may be measured again, in place of disturbed ones.
 const AGAIN: f64 = 0.3;
+
+/// A server without a reply in so many slices, which lie some seconds apart, has ended its work. A
+/// server that stops for a moment goes on.
+const SILENT: u32 = 8;
 
 /// Measures the missing parts of a session of the cells `keys`, until the `clock` stops. Returns
 /// true if no part is missing at the end. Groups share the time.
@@ -70,6 +75,7 @@ pub(super) fn run(
         let own = clock.share(keys.len() as f64, rest as f64);
         let mut session = Session::start(experiment, first, *group, clock.interrupted(), stage);
         complete &= session.windows(keys, journal)? && session.blocks(*blocks, journal, own)?;
+        session.close(journal)?;
     }
     Ok(complete)
 }
@@ -120,6 +126,9 @@ struct Alive<'a> {
     /// The server comes before its store, because the server must end first.
     server: Box<dyn Server>,
     store: Option<OpenStore>,
+    gathered: Gathered,
+    /// The number of slices without a reply since the last one with a reply.
+    silent: u32,
 }
 
 impl<'a> Session<'a> {
@@ -177,7 +186,8 @@ impl<'a> Session<'a> {
         if let Some(load) = self.command() {
             let outcome = load.window(key, &mut *server, &mut *self.meter);
             if matches!(outcome, Outcome::Measured(_)) {
-                self.alive.push(Alive { key, load: 0, server, store });
+                let gathered = Gathered::default();
+                self.alive.push(Alive { key, load: 0, server, store, gathered, silent: 0 });
             }
             return Ok(outcome);
         }
@@ -194,7 +204,8 @@ impl<'a> Session<'a> {
             return Ok(Outcome::Failed { reason });
         }
         if matches!(outcome, Outcome::Measured(_)) {
-            self.alive.push(Alive { key, load, server, store });
+            let gathered = Gathered::default();
+            self.alive.push(Alive { key, load, server, store, gathered, silent: 0 });
         }
         Ok(outcome)
     }
@@ -237,6 +248,22 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
+    /// Adds the figures of the whole session to the cells of the servers that are still alive.
+    fn close(&mut self, journal: &mut Journal) -> Result<(), results::Error> {
+        for alive in &mut self.alive {
+            let Some(throughout) = alive.gathered.summary() else { continue };
+            let known = journal.records.cells.iter().find(|cell| cell.key() == *alive.key);
+            let Some(mut cell) = known.cloned() else { continue };
+            let Outcome::Measured(measured) = &mut cell.outcome else { continue };
+            // A server that has ended meanwhile has the memory of its window.
+            let at_end = alive.server.counters(true).map_or(0, |counters| counters.peak_bytes);
+            measured.server_peak_bytes = measured.server_peak_bytes.max(at_end);
+            measured.session = Some(throughout);
+            journal.amend(cell)?;
+        }
+        Ok(())
+    }
+
     /// The number of blocks of this group and session that count.
     fn sound(&self, journal: &Journal) -> usize {
         let own = (self.concurrency, self.repeat, self.group);
@@ -259,6 +286,10 @@ impl<'a> Session<'a> {
             slices.push(self.slice(index).map_err(|problem| Lost { index, problem })?);
         }
         let disturbance = self.look()?;
+        for (index, alive) in self.alive.iter_mut().enumerate() {
+            let bytes = alive.server.memory().map_err(|problem| Lost { index, problem })?;
+            alive.gathered.remember(bytes);
+        }
         Ok(Block {
             invalid: None,
             concurrency: self.concurrency,
@@ -304,11 +335,14 @@ impl<'a> Session<'a> {
         let before = alive.server.settled()?;
         let driven = driver.slice(alive.load, length).map_err(std::io::Error::other)?;
         let used = alive.server.settled()?.saturating_sub(before);
+        alive.gathered.add(&driven);
         let errors: BTreeMap<String, u64> = driven.errors;
         let failures = errors.values().sum();
         // A server that gives wrong answers stays. Its wrong replies are recorded.
         let answers = driven.requests > 0 || errors.keys().any(|kind| is_wrong_reply(kind));
-        if !answers && failures > 0 {
+        // The histograms hold replies of requests that an earlier slice made, too.
+        alive.silent = if driven.histograms.is_empty() { alive.silent + 1 } else { 0 };
+        if !answers && (failures > 0 || alive.silent >= SILENT) {
             return Err(std::io::Error::other("it no longer answers"));
         }
         let elapsed = driven.elapsed.as_secs_f64();

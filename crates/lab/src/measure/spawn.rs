@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -91,6 +92,20 @@ pub(crate) fn read_on(log: &File, place: &mut u64) -> String {
         let _ = fallocate(log, flags, 0, *place);
     }
     String::from_utf8_lossy(&bytes[..whole]).into_owned()
+}
+
+/// How a process ended, in words.
+pub(crate) fn how_ended(status: ExitStatus) -> String {
+    ended_by(status.code(), status.signal())
+}
+
+/// How a process ended, in words, from its exit code or the signal that ended it.
+pub(crate) fn ended_by(code: Option<i32>, signal: Option<i32>) -> String {
+    match (code, signal) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
 }
 
 /// What a program said last, in one line: the last line of its output, and its first panic. Blank

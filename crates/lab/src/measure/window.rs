@@ -202,6 +202,7 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         },
         server_cpu_share: cpu_us / 1e6 / report.window_seconds,
         server_peak_bytes: closed.peak_bytes,
+        session: None,
         voluntary_switches: closed.voluntary_switches.saturating_sub(opened.voluntary_switches),
         involuntary_switches: closed
             .involuntary_switches

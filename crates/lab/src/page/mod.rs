@@ -31,13 +31,26 @@ pub(crate) fn script_data(data: &impl serde::Serialize) -> Value {
 ///
 /// Fails if the file cannot be written.
 pub fn write_whole(path: &Path, contents: &(impl AsRef<[u8]> + ?Sized)) -> io::Result<()> {
+    write_with_mode(path, contents.as_ref(), 0o644)
+}
+
+/// Writes a file that its user alone may read, as [`write_whole`] does.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn write_private(path: &Path, contents: &(impl AsRef<[u8]> + ?Sized)) -> io::Result<()> {
+    write_with_mode(path, contents.as_ref(), 0o600)
+}
+
+fn write_with_mode(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::Builder::new()
         .prefix(".duality-")
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(contents.as_ref())?;
-    // A temporary file is private. The finished file gets the usual permissions.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.write_all(contents)?;
+    // A temporary file is private. The finished file gets its permissions.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
     file.as_file().set_permissions(mode)?;
     if is_device(path) {
         return fs::write(path, contents);

@@ -74,10 +74,14 @@ pub struct Measured {
     pub server_cpu_us_per_request: f64,
     /// The server's processor time within the window, as a share of one processor.
     pub server_cpu_share: f64,
-    /// The most memory that the server had, in bytes. For several processes, the lab measures at
-    /// the end of the window. The figure is the sum of the processes' shares of their own memory
-    /// (PSS), plus the mapped files once.
+    /// The most memory that the server had up to the end of its session, in bytes. For several
+    /// processes, the lab measures at the end of the window and of the session. The figure is the
+    /// sum of the processes' shares of their own memory (PSS), plus the mapped files once.
     pub server_peak_bytes: u64,
+    /// The figures of the server's whole session, where it has slices. `None` in results of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Throughout>,
     /// Context switches of the server within the window because it waited.
     pub voluntary_switches: u64,
     /// Context switches of the server within the window because it was interrupted.
@@ -140,4 +144,22 @@ pub struct Measured {
     pub slices_requests_per_second: Vec<f64>,
     /// All latencies: HDR V2 + deflate in base64, in nanoseconds.
     pub histogram: String,
+}
+
+/// What a server did in all slices of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Throughout {
+    /// Correct replies in the slices.
+    pub requests: u64,
+    /// The number of slices.
+    pub slices: u64,
+    /// Latencies in microseconds.
+    pub latency_us: Latency,
+    /// The slices in which no connection got a reply for 50 ms or more.
+    pub stops: u64,
+    /// The longest time in a slice without a reply on any connection, in microseconds.
+    pub longest_stop_us: f64,
+    /// By how many bytes of memory the server grew for each request. The figure is of the half of
+    /// the session with less growth. 0 if the server stopped growing.
+    pub growth_bytes_per_request: f64,
 }

@@ -27,7 +27,7 @@ pub use carrier::{Carrier, Foreign, Part, World};
 pub use constraints::{Constraints, kept_slo};
 pub use design::{CellKey, Clients, Design, Variant, cells};
 pub use listen_queue::ListenQueue;
-pub use measured::{Cell, Measured, Outcome};
+pub use measured::{Cell, Measured, Outcome, Throughout};
 pub use operations::{Operations, UnitCosts};
 pub use peer::{Peer, Stop};
 pub use queues::{QueueSample, QueueState};
@@ -49,6 +49,14 @@ pub struct Records {
 }
 
 impl Records {
+    /// Adds a cell, in place of an earlier measurement of it.
+    pub(crate) fn replace(&mut self, cell: Cell) {
+        match self.cells.iter_mut().find(|known| known.key() == cell.key()) {
+            Some(known) => *known = cell,
+            None => self.cells.push(cell),
+        }
+    }
+
     /// The blocks at a number of connections, session after session and group after group.
     pub fn blocks_at(&self, concurrency: usize) -> Vec<&Block> {
         let here = self.blocks.iter().filter(|block| block.concurrency == concurrency);

@@ -6,7 +6,9 @@
 
 use serde_json::{Value, json};
 
+use crate::judge::faults;
 use crate::judge::rows::{Figures, Row};
+use crate::statistics::median;
 use crate::tell::answer::Answer;
 use crate::tell::summary::{Again, Summary};
 
@@ -61,6 +63,7 @@ fn row(row: &Row) -> Value {
     });
     match &row.figures {
         Figures::Missing { what, reason } => {
+            told["faults"] = json!(faults::of(row));
             told["outcome"] = json!(what);
             told["reason"] = json!(reason);
         }
@@ -86,6 +89,13 @@ fn row(row: &Row) -> Value {
             told["variation"] = json!(medians.variation);
             told["wrong_replies"] = json!(medians.fates.wrong);
             told["errors"] = json!(medians.fates.failed);
+            let sessions = || medians.sessions.iter();
+            let longest = sessions().map(|one| one.longest_stop_us).reduce(f64::max);
+            told["longest_stop_us"] = json!(longest);
+            told["stops"] = json!(longest.map(|_| sessions().map(|one| one.stops).sum::<u64>()));
+            let growth: Vec<f64> = sessions().map(|one| one.growth_bytes_per_request).collect();
+            told["growth_bytes_per_request"] = json!(median(&growth));
+            told["faults"] = json!(faults::of(row));
         }
     }
     told

@@ -24,7 +24,8 @@ use duality_load::WarningKind;
 
 use crate::format::{bytes, duration, grouped};
 use crate::judge::alternatives::{Alternative, Change};
-use crate::judge::rows::{Fault, Figures, Medians, Row};
+use crate::judge::faults::Fault;
+use crate::judge::rows::{Figures, Medians, Row};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::answer::Answer;
 use crate::tell::recommendation::{disturbed_briefly, network_of};
@@ -305,6 +306,8 @@ fn interval(shares: [f64; 3], metric: Metric) -> String {
 fn reason(fault: Fault) -> &'static str {
     match fault {
         Fault::WrongReplies => "wrong replies",
+        Fault::Ended => "it failed",
+        Fault::Failing => "requests failed",
         Fault::Unserved => "some unserved",
         Fault::ListenQueue => "queue was limit",
         Fault::Invalid => "not valid",

@@ -11,7 +11,8 @@ use duality_load::{Warning, WarningKind};
 
 use crate::format::{Counted, how_many};
 use crate::judge::constraints::{self, Check};
-use crate::judge::rows::{self, Fault, Figures, Medians, Row};
+use crate::judge::faults::{self, Fault};
+use crate::judge::rows::{self, Figures, Medians, Row};
 use crate::judge::verdict::{self, Question, Verdict};
 use crate::record::constraints::limit_of;
 use crate::record::{Constraints, Heading, Outcome, Records, Ways};
@@ -134,16 +135,20 @@ impl Summary {
         summary
     }
 
+    /// Each row with the faults that exclude its subject. The control is the same server as its
+    /// original, so a server fault of the control is one of the original.
+    pub fn excluded(&self) -> impl Iterator<Item = (&str, &Row, Vec<Fault>)> {
+        let own = self.rows.iter().map(|row| (row.subject.as_str(), row, self.faults(row)));
+        let again = self.control.iter().flat_map(|control| {
+            let rows = control.rows.iter();
+            rows.map(|row| (control.architecture.as_str(), row, of_control(row)))
+        });
+        own.chain(again).filter(|(.., faults)| !faults.is_empty())
+    }
+
     /// The subjects that cannot be chosen, with their numbers of connections.
     fn disqualified(&self) -> BTreeSet<(String, usize)> {
-        let is_out = |row: &&Row| !self.faults(row).is_empty();
-        let out = self.rows.iter().filter(is_out).map(|row| (row.subject.clone(), row.concurrency));
-        // The control is the same server, so a wrong reply of the control is the server's.
-        let again = self.control.iter().flat_map(|control| {
-            let wrong = control.rows.iter().filter(|row| row.answered_wrongly());
-            wrong.map(|row| (control.architecture.clone(), row.concurrency))
-        });
-        out.chain(again).collect()
+        self.excluded().map(|(name, row, _)| (name.to_owned(), row.concurrency)).collect()
     }
 
     /// The limits, and the figures of `medians` beside them. Latencies of invalid windows are left
@@ -164,8 +169,8 @@ impl Summary {
 
     /// The faults that exclude a row's subject from the choice.
     pub fn faults(&self, row: &Row) -> Vec<Fault> {
-        let Some(medians) = row.medians() else { return Vec::new() };
-        let mut faults = medians.faults();
+        let mut faults = faults::of(row);
+        let Some(medians) = row.medians() else { return faults };
         let checks = self.checks(medians);
         if checks.iter().any(|check| !check.kept) {
             faults.push(Fault::Constraint);
@@ -183,8 +188,8 @@ impl Summary {
             .iter()
             .filter(|row| row.concurrency == concurrency && !self.yardsticks.contains(&row.subject))
             .filter(|row| !self.peers.contains(&row.subject))
+            .filter(|row| faults::of(row).is_empty())
             .filter_map(|row| Some((row, row.medians()?)))
-            .filter(|(_, medians)| medians.faults().is_empty())
             .collect()
     }
 
@@ -285,6 +290,11 @@ impl Summary {
         }
         notes.into_iter().map(|(note, at)| format!("{note} (at {})", at.join(", "))).collect()
     }
+}
+
+/// The faults of a control's row that are the server's own.
+fn of_control(row: &Row) -> Vec<Fault> {
+    faults::of(row).into_iter().filter(|fault| fault.is_failure()).collect()
 }
 
 impl Verdict {

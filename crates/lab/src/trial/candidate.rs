@@ -2,18 +2,20 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::event::{Measured, Reason};
+use super::queue::{STUCK, Watch};
 use super::{Door, Limits, Setup};
 use crate::judge::guard::Guard;
 use crate::measure::no_server::NoServer;
 use crate::measure::server::Server;
 use crate::measure::server::ours::Process;
+use crate::measure::spawn::how_ended;
 
 /// The limit for late requests of a server without a limit.
 const NO_LIMIT: Duration = Duration::from_secs(86_400);
@@ -33,6 +35,10 @@ pub(super) struct Candidate {
     now: Totals,
     errors: Guard,
     late: Option<Guard>,
+    queue: Watch,
+    looked: Instant,
+    /// Connections that waited in the queue for longer than the limit.
+    waited_late: u64,
 }
 
 /// The state of a candidate.
@@ -60,6 +66,8 @@ pub(super) struct Totals {
     refused: u64,
     buckets: Vec<u64>,
     open: u64,
+    /// Connections that the server has taken from its queue.
+    accepted: u64,
     peak_bytes: u64,
 }
 
@@ -76,6 +84,7 @@ impl Totals {
             refused: self.refused + later.refused,
             buckets: (0..longer).map(|place| bucket(self, place) + bucket(later, place)).collect(),
             open: later.open,
+            accepted: self.accepted + later.accepted,
             peak_bytes: self.peak_bytes.max(later.peak_bytes),
         }
     }
@@ -134,6 +143,9 @@ impl Candidate {
             now: Totals::default(),
             errors: Guard::new(max_errors),
             late: slo.map(|slo| Guard::new(1.0 - slo.percentile.share())),
+            queue: Watch::new(Instant::now()),
+            looked: Instant::now(),
+            waited_late: 0,
         };
         candidate.serve(setup, &about.architecture, listener)?;
         Ok(candidate)
@@ -188,7 +200,7 @@ impl Candidate {
             Err(error) => {
                 let ended = server.ended();
                 let how = match ended {
-                    Ok(Some(status)) => told(status),
+                    Ok(Some(status)) => how_ended(status),
                     _ => format!("does not answer ({error})"),
                 };
                 self.bury();
@@ -217,11 +229,40 @@ impl Candidate {
         self.before.and(&self.now)
     }
 
+    /// Watches the candidate's queue between two looks.
+    pub(super) fn tick(&mut self, has_connections: bool) {
+        let now = Instant::now();
+        if self.queue.tick(now, has_connections)
+            && let Some(server) = &mut self.server
+            && let Ok(requests) = server.requests()
+        {
+            let own = requests.open + requests.ended + requests.refused;
+            self.queue.accepted(now, self.before.accepted + own);
+        }
+    }
+
     /// The limit that the candidate exceeds, if there is one. `before` has the counts of the last
-    /// look.
-    pub(super) fn beyond(&mut self, before: &Totals, limits: &Limits) -> Option<Reason> {
+    /// look, and `length` tells how long its queue is.
+    pub(super) fn beyond(
+        &mut self,
+        before: &Totals,
+        limits: &Limits,
+        length: impl FnOnce() -> Option<u64>,
+    ) -> Option<Reason> {
         let all = self.totals();
-        let new = all.since(before);
+        let mut new = all.since(before);
+        let elapsed = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
+        let waited = self.queue.look(elapsed, all.accepted.saturating_sub(before.accepted), length);
+        if waited.time >= STUCK {
+            return Some(Reason::Stuck { seconds: waited.time.as_secs_f64() });
+        }
+        if limits.slo.is_some_and(|slo| waited.time > slo.limit) {
+            // A connection that waited has one request at least.
+            let more = waited.connections.saturating_sub(new.late);
+            self.waited_late += more;
+            new.late += more;
+            new.requests = new.requests.max(new.late);
+        }
         let wrong = new.failed + new.refused;
         if self.errors.is_exceeded(wrong, new.requests + wrong) {
             let wrong = all.failed + all.refused;
@@ -232,7 +273,7 @@ impl Candidate {
             && late.is_exceeded(new.late, new.requests)
         {
             return Some(Reason::Slow {
-                share: all.late as f64 / all.answered as f64,
+                share: ((all.late + self.waited_late) as f64 / all.answered.max(1) as f64).min(1.0),
                 percentile: slo.percentile.name().to_owned(),
                 limit_us: slo.limit.as_secs_f64() * 1e6,
             });
@@ -300,17 +341,9 @@ fn counted(server: &mut Process, with_memory: bool) -> io::Result<Totals> {
         refused: requests.refused,
         buckets: requests.buckets,
         open: requests.open,
+        accepted: requests.open + requests.ended + requests.refused,
         peak_bytes: used.peak_bytes,
     })
-}
-
-/// A description of a process's end.
-fn told(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
-    }
 }
 
 #[cfg(test)]

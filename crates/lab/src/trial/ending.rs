@@ -38,6 +38,7 @@ impl Trial<'_> {
         }
         while !self.interrupted.load(Ordering::Relaxed) {
             thread::sleep(TICK);
+            self.tick();
             if self.looked.elapsed() >= LOOK {
                 self.look(false)?;
             }

@@ -203,6 +203,11 @@ pub enum Reason {
         /// The limit in microseconds.
         limit_us: f64,
     },
+    /// Connections waited, and the candidate accepted none.
+    Stuck {
+        /// For how long, in seconds.
+        seconds: f64,
+    },
     /// The candidate takes too much memory.
     Memory {
         /// Bytes.

@@ -20,6 +20,7 @@ mod ending;
 pub mod event;
 mod page;
 mod plan;
+mod queue;
 pub mod record;
 mod run;
 mod text;

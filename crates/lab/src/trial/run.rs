@@ -11,6 +11,7 @@ use super::event::{
     Block, Dropped, Event, Finding, Heading, Measured, Reason, Standing, Told, VERSION,
 };
 use super::plan::{self, Turn};
+use super::queue;
 use super::{Audience, By, Door, Setup, text};
 use crate::judge::sequential::{self, Decision, Judgement};
 use crate::measure::{machine, now};
@@ -168,6 +169,7 @@ impl Trial<'_> {
                 return Ok(None);
             }
             thread::sleep(left.min(TICK));
+            self.tick();
             if self.interrupted.load(Ordering::Relaxed) {
                 return Ok(Some(Finding::Interrupted));
             }
@@ -231,6 +233,14 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// Watches the queues of the candidates.
+    pub(super) fn tick(&mut self) {
+        for place in self.live().into_iter().map(|(place, _)| place) {
+            let has_connections = self.door.has_connections(place);
+            self.candidates[place].tick(has_connections);
+        }
+    }
+
     /// Looks at all candidates: reads their counters, checks limits and deaths, and advances the
     /// candidates that are out.
     pub(super) fn look(&mut self, with_memory: bool) -> Result<(), String> {
@@ -271,7 +281,8 @@ impl Trial<'_> {
         if let Err(how) = self.candidates[place].look(with_memory) {
             return self.restart(place, how);
         }
-        match self.candidates[place].beyond(&before, &self.setup.limits) {
+        let length = || queue::length(self.door.listener(place));
+        match self.candidates[place].beyond(&before, &self.setup.limits, length) {
             Some(reason) => self.retire(place, reason),
             None => Ok(()),
         }

@@ -102,6 +102,9 @@ pub(super) fn because(reason: &Reason) -> String {
             percent(*share),
             duration(*limit_us)
         ),
+        Reason::Stuck { seconds } => {
+            format!("connections waited, and it accepted none for {seconds:.1} s")
+        }
         Reason::Memory { bytes: used, limit } => {
             format!("it takes {} of memory (limit {})", bytes(*used as f64), bytes(*limit as f64))
         }

@@ -72,7 +72,7 @@ impl Latency {
     }
 }
 
-pub(super) fn encode(histogram: &Histogram<u64>) -> String {
+pub(crate) fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
     written.expect("a histogram of these bounds can be serialised, and a vector takes all");

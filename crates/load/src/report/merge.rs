@@ -119,6 +119,39 @@ fn merged(
     })
 }
 
+/// The latencies of several slices together.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self(crate::histogram::histogram())
+    }
+}
+
+impl Latencies {
+    /// Adds the histograms of a slice.
+    ///
+    /// # Errors
+    ///
+    /// If this program did not write them.
+    pub fn add(&mut self, histograms: &[String]) -> Result<(), HistogramError> {
+        for text in histograms {
+            let read = decode("a slice", text)?;
+            self.0.add(read).map_err(|problem| HistogramError {
+                target: "a slice".to_owned(),
+                problem: problem.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Their percentiles.
+    pub fn summary(&self) -> Latency {
+        Latency::of(&self.0)
+    }
+}
+
 /// A histogram of a report on `target`.
 pub(super) fn decode(target: &str, text: &str) -> Result<Histogram<u64>, HistogramError> {
     let error = |problem| HistogramError { target: target.to_owned(), problem };

@@ -23,8 +23,9 @@ use crate::failure::WRONG_OUTSIDE;
 use crate::fidelity::Replayed;
 use crate::quota::Exhausted;
 
-use latency::encode;
+pub(crate) use latency::encode;
 pub use latency::{HistogramError, Latency};
+pub use merge::Latencies;
 pub use open_loop::OpenLoop;
 pub(crate) use text::duration;
 pub use warning::{Warning, WarningKind};
@@ -77,8 +78,8 @@ pub struct Report {
     /// in use.
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`,
-    /// `handshake-failed`, `no-ports`, `no-descriptors`, `reset`, `closed-early`, `timed-out`,
-    /// `wrong-status`, `wrong-bytes`, `malformed`, `stream-reset`, `gone-away`,
+    /// `handshake-failed`, `no-ports`, `no-descriptors`, `reset`, `closed-early`, `cut-short`,
+    /// `timed-out`, `wrong-status`, `wrong-bytes`, `malformed`, `stream-reset`, `gone-away`,
     /// `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. All wrong
     /// replies before the window opened or after it closed are `wrong-outside`. Kinds that did not
     /// occur are left out.

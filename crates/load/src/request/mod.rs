@@ -68,6 +68,10 @@ pub(crate) trait Ask: Clone + Send + Sync + 'static {
     /// with this digit. 0 if the digit is not known.
     fn page(host: &str, path: &str, status: u8) -> Self;
 
+    /// The same request, to which replies with these statuses are correct: a bit for each.
+    #[must_use]
+    fn expecting(self, statuses: [u64; 16]) -> Self;
+
     /// Requests the page. `is_last` says whether it is the last request of the connection.
     fn send(
         &self,

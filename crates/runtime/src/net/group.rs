@@ -163,19 +163,23 @@ fn by_lot(weights: &[u32]) -> Vec<libc::sock_filter> {
 }
 
 /// Ends a program with a number.
-fn answer(number: u32) -> libc::sock_filter {
+pub(super) fn answer(number: u32) -> libc::sock_filter {
     step(libc::BPF_RET | libc::BPF_K, number, 0, 0)
 }
 
 /// An instruction. `jt` and `jf` are the numbers of instructions to skip if a comparison holds, or
 /// does not hold.
-fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+pub(super) fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     // All codes of classic BPF have 16 bits.
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
 /// Gives the kernel a program for a socket.
-fn attach(socket: BorrowedFd<'_>, option: c_int, program: &[libc::sock_filter]) -> io::Result<()> {
+pub(super) fn attach(
+    socket: BorrowedFd<'_>,
+    option: c_int,
+    program: &[libc::sock_filter],
+) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
     // SAFETY: the descriptor is open for as long as it is borrowed. The value is a `sock_fprog` of

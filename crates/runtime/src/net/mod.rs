@@ -9,6 +9,7 @@ mod listener;
 mod lookup;
 mod options;
 mod output;
+mod packets;
 mod shared;
 mod socket;
 mod stream;
@@ -31,6 +32,8 @@ pub use listener::{Backlog, ListenOptions, TcpListener};
 pub use lookup::lookup_host;
 pub use options::ConnectOptions;
 pub use output::Output;
+#[doc(hidden)]
+pub use packets::only_port;
 pub use shared::SharedDescriptor;
 pub use stream::{ReadHalf, TcpStream, WriteHalf};
 pub use udp::UdpSocket;

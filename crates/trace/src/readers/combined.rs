@@ -6,26 +6,27 @@
 //! ```
 //!
 //! A name of a virtual host may come first, as in Apache's `vhost_combined`. A last field of
-//! seconds with a point is nginx's `$request_time`.
+//! seconds with a point is nginx's `$request_time`, and one like `12ms` is Traefik's.
 
 use std::net::IpAddr;
 
 use super::{Error, Input, Rejected, each_line, source};
-use crate::clock::{self, CommonLog};
+use crate::clock;
 use crate::gather::{Gathering, Protocol, Request, Rules, Stamp};
 use crate::trace::Trace;
 
 /// Reads logs of this format into one trace.
 pub(super) struct Reader {
     gathering: Gathering,
-    clock: CommonLog,
+    /// The stamp of the line before, and its time: many lines have the same stamp.
+    last: (Vec<u8>, Option<i64>),
     is_combined: bool,
 }
 
 impl Reader {
     pub(super) fn new(rules: &Rules) -> Self {
         let gathering = Gathering::new(rules.clone(), true);
-        Self { gathering, clock: CommonLog::default(), is_combined: false }
+        Self { gathering, last: (Vec::new(), None), is_combined: false }
     }
 
     pub(super) fn read(
@@ -34,9 +35,9 @@ impl Reader {
         file: &str,
         rejected: &mut Rejected,
     ) -> Result<(), Error> {
-        let Self { gathering, clock, is_combined } = self;
+        let Self { gathering, last, is_combined } = self;
         each_line(input, file, rejected, gathering, |line, gathering| {
-            let request = parse(line, clock)?;
+            let request = parse(line, last)?;
             *is_combined |= !request.agent.is_empty();
             gathering.add(&request);
             Ok(())
@@ -50,11 +51,16 @@ impl Reader {
 }
 
 /// The request of a line, or what is missing.
-fn parse<'l>(line: &'l [u8], clock: &mut CommonLog) -> Result<Request<'l>, &'static str> {
+fn parse<'l>(
+    line: &'l [u8],
+    last: &mut (Vec<u8>, Option<i64>),
+) -> Result<Request<'l>, &'static str> {
     let (before, rest) = split(line, b" [").ok_or("no time in brackets")?;
     let (stamp, rest) = split(rest, b"] ").ok_or("no end of the time in brackets")?;
-    let stamp = str::from_utf8(stamp).ok().and_then(|stamp| clock.time(stamp));
-    let time = stamp.ok_or("a time that is not like 17/May/2015:10:05:03 +0000")?;
+    if last.0 != stamp {
+        *last = (stamp.to_owned(), clock::common_log(stamp));
+    }
+    let time = last.1.ok_or("a time that is not like 17/May/2015:10:05:03 +0000")?;
     let rest = rest.strip_prefix(b"\"").ok_or("no request in quotes")?;
     let (request, status, rest) = quoted(rest).ok_or("no status after a request in quotes")?;
     let (bytes, rest) = word(rest);
@@ -68,8 +74,8 @@ fn parse<'l>(line: &'l [u8], clock: &mut CommonLog) -> Result<Request<'l>, &'sta
     let (agent, took) = agent(rest);
     Ok(Request {
         time,
-        stamp: took.map(|_| Stamp::End),
-        took,
+        stamp: took.map(|(_, stamp)| stamp),
+        took: took.map(|(took, _)| took),
         address: address(before),
         agent,
         connection: None,
@@ -95,7 +101,7 @@ fn address(before: &[u8]) -> &[u8] {
 fn quoted(text: &[u8]) -> Option<(&[u8], u16, &[u8])> {
     let mut from = 0;
     loop {
-        let end = from + text[from..].iter().position(|byte| *byte == b'"')?;
+        let end = from + memchr::memchr(b'"', &text[from..])?;
         let (status, rest) = word(text[end + 1..].strip_prefix(b" ").unwrap_or_default());
         if let (3, Some(status)) = (status.len(), number(status)) {
             return Some((&text[..end], status as u16, rest));
@@ -104,22 +110,33 @@ fn quoted(text: &[u8]) -> Option<(&[u8], u16, &[u8])> {
     }
 }
 
-/// The agent of a combined line, and the time that a last field tells in microseconds, from the
-/// text after the size.
-fn agent(rest: &[u8]) -> (&[u8], Option<u64>) {
+/// The agent of a combined line, and the time that a last field tells in microseconds. `rest` is
+/// the text after the size. nginx's time has a point and stamps the end. Traefik's is `12ms`, and
+/// stamps the begin.
+fn agent(rest: &[u8]) -> (&[u8], Option<(u64, Stamp)>) {
     let mut quotes = rest.split(|byte| *byte == b'"');
     let agent = quotes.nth(3).unwrap_or_default();
     let last = rest.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     let last = text(last).trim_matches('"');
+    if let Some(took) = last.strip_suffix("ms").and_then(|took| number(took.as_bytes())) {
+        return (agent, Some((took.saturating_mul(1000), Stamp::Start)));
+    }
     let is_decimal = last.contains('.') && last.bytes().all(|byte| b"0123456789.".contains(&byte));
     let took = if is_decimal { last.parse().ok().and_then(clock::length) } else { None };
-    (agent, took)
+    (agent, took.map(|took| (took, Stamp::End)))
 }
 
 /// The text before a mark, and the text after it.
 fn split<'l>(line: &'l [u8], mark: &[u8]) -> Option<(&'l [u8], &'l [u8])> {
-    let at = line.windows(mark.len()).position(|window| window == mark)?;
-    Some((&line[..at], &line[at + mark.len()..]))
+    let (&first, rest) = mark.split_first()?;
+    let mut from = 0;
+    loop {
+        let at = from + memchr::memchr(first, &line[from..])?;
+        if line[at + 1..].starts_with(rest) {
+            return Some((&line[..at], &line[at + mark.len()..]));
+        }
+        from = at + 1;
+    }
 }
 
 /// The first word, and the text after its space.
@@ -143,7 +160,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Request<'_>, &'static str> {
-        parse(line.as_bytes(), &mut CommonLog::default())
+        parse(line.as_bytes(), &mut (Vec::new(), None))
     }
 
     #[test]
@@ -163,6 +180,9 @@ mod tests {
 
         let timed = format!("{combined} 0.250");
         assert_eq!(parsed(&timed).unwrap().took, Some(250_000));
+        let traefik = format!("{combined} 7 \"web@docker\" \"http://10.0.0.2:80\" 12ms");
+        let request = parsed(&traefik).unwrap();
+        assert_eq!((request.took, request.stamp), (Some(12_000), Some(Stamp::Start)));
         let hosted = format!("example.org:80 {combined}");
         assert_eq!(parsed(&hosted).unwrap().address, b"192.0.2.1");
     }

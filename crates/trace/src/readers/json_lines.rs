@@ -19,14 +19,15 @@ use crate::trace::Trace;
 /// Reads logs of these formats into one trace.
 pub(super) struct Reader {
     gathering: Gathering,
-    is_caddy: bool,
+    /// What the last line is of.
+    name: &'static str,
 }
 
 /// A line, of any of these formats.
 #[derive(Deserialize)]
 struct Line<'l> {
     #[serde(borrow)]
-    ts: Time<'l>,
+    ts: Option<Time<'l>>,
     // A line of nginx or Duality.
     rt: Option<f64>,
     conn: Option<u64>,
@@ -46,6 +47,23 @@ struct Line<'l> {
     size: Option<u64>,
     status: Option<u16>,
     bytes_read: Option<u64>,
+    // A line of Traefik.
+    #[serde(borrow, rename = "StartUTC")]
+    start: Option<Cow<'l, str>>,
+    #[serde(rename = "Duration")]
+    nanoseconds: Option<u64>,
+    #[serde(borrow, rename = "ClientAddr")]
+    client: Option<Cow<'l, str>>,
+    #[serde(borrow, rename = "RequestMethod")]
+    request_method: Option<Cow<'l, str>>,
+    #[serde(borrow, rename = "RequestPath")]
+    request_path: Option<Cow<'l, str>>,
+    #[serde(borrow, rename = "RequestProtocol")]
+    request_protocol: Option<Cow<'l, str>>,
+    #[serde(rename = "DownstreamStatus")]
+    downstream_status: Option<u16>,
+    #[serde(rename = "DownstreamContentSize")]
+    downstream_size: Option<u64>,
 }
 
 /// When a line was written.
@@ -73,7 +91,7 @@ struct Asked<'l> {
 
 impl Reader {
     pub(super) fn new(rules: &Rules) -> Self {
-        Self { gathering: Gathering::new(rules.clone(), false), is_caddy: false }
+        Self { gathering: Gathering::new(rules.clone(), false), name: "JSON log" }
     }
 
     pub(super) fn read(
@@ -82,24 +100,30 @@ impl Reader {
         file: &str,
         rejected: &mut Rejected,
     ) -> Result<(), Error> {
-        let Self { gathering, is_caddy } = self;
+        let Self { gathering, name } = self;
         each_line(input, file, rejected, gathering, |line, gathering| {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|_| "no JSON with 'ts'")?;
-            *is_caddy |= line.request.is_some();
+            *name = match (&line.request, &line.start) {
+                (Some(_), _) => "Caddy's JSON log",
+                (None, Some(_)) => "Traefik's JSON log",
+                (None, None) => "nginx's JSON log",
+            };
             gathering.add(&request(&line)?);
             Ok(())
         })
     }
 
     pub(super) fn finish(self) -> Option<Trace> {
-        let name = if self.is_caddy { "Caddy's JSON log" } else { "nginx's JSON log" };
-        self.gathering.finish(source(name))
+        self.gathering.finish(source(self.name))
     }
 }
 
 /// The request of a line, or what is missing.
 fn request<'l>(line: &'l Line<'_>) -> Result<Request<'l>, &'static str> {
-    let time = match &line.ts {
+    if let Some(start) = &line.start {
+        return of_traefik(line, start);
+    }
+    let time = match line.ts.as_ref().ok_or("no JSON with 'ts'")? {
         // Caddy's `wall_milli` counts milliseconds.
         Time::Number(number) if *number >= 1e11 => clock::seconds(number / 1e3),
         Time::Number(number) => clock::seconds(*number),
@@ -143,6 +167,27 @@ fn request<'l>(line: &'l Line<'_>) -> Result<Request<'l>, &'static str> {
     }
 }
 
+/// The request of a line of Traefik, which stamps the begin.
+fn of_traefik<'l>(line: &'l Line<'_>, start: &str) -> Result<Request<'l>, &'static str> {
+    let text = |value: &'l Option<Cow<'_, str>>| value.as_deref().unwrap_or_default();
+    let client = text(&line.client);
+    let peer = client.rsplit_once(':').map(|(address, port)| Name::Peer(address, port));
+    Ok(Request {
+        time: clock::rfc3339(start).ok_or("'StartUTC' is no time")?,
+        stamp: Some(Stamp::Start),
+        took: line.nanoseconds.map(|nanoseconds| nanoseconds / 1000),
+        address: client.as_bytes(),
+        agent: b"",
+        connection: peer,
+        nth: 0,
+        method: line.request_method.as_deref().ok_or("no 'RequestMethod'")?,
+        path: text(&line.request_path),
+        protocol: Protocol::named(line.request_protocol.as_deref().unwrap_or("HTTP/1.1")),
+        status: line.downstream_status.ok_or("no 'DownstreamStatus'")?,
+        sizes: [0, line.downstream_size.unwrap_or(0)],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +214,16 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_traefik_is_a_request() {
+        let text = r#"{"ClientAddr":"192.0.2.7:50000","ClientHost":"192.0.2.7","DownstreamContentSize":19,"DownstreamStatus":404,"Duration":84137,"RequestMethod":"GET","RequestPath":"/a","RequestProtocol":"HTTP/1.1","StartUTC":"2026-11-28T17:00:00.5Z","level":"info","msg":"","time":"2026-11-28T18:00:00+01:00"}"#;
+        let line: Line<'_> = serde_json::from_str(text).unwrap();
+        let request = request(&line).unwrap();
+        assert_eq!((request.time, request.took), (1_795_885_200_500_000, Some(84)));
+        assert_eq!((request.path, request.status, request.sizes), ("/a", 404, [0, 19]));
+        assert!(matches!(request.connection, Some(Name::Peer("192.0.2.7", "50000"))));
+    }
+
+    #[test]
     fn a_time_is_a_number_or_a_text() {
         for time in ["1646861401.5", "1646861401500", r#""2022-03-09T21:30:01.5Z""#] {
             let text = format!(r#"{{"ts":{time},"m":"GET","s":200,"b":1}}"#);
@@ -181,6 +236,9 @@ mod tests {
     fn other_objects_say_what_is_missing() {
         for (text, what) in [
             (r#"{"ts":1}"#, "no 'm'"),
+            ("{}", "no JSON with 'ts'"),
+            (r#"{"StartUTC":"now"}"#, "'StartUTC'"),
+            (r#"{"StartUTC":"2026-11-28T17:00:00Z"}"#, "no 'RequestMethod'"),
             (r#"{"ts":-1,"m":"GET","s":200,"b":1}"#, "'ts'"),
             (r#"{"ts":"now","m":"GET","s":200,"b":1}"#, "'ts'"),
             (r#"{"ts":1,"m":"GET","b":1}"#, "no 's'"),

@@ -7,7 +7,9 @@ mod combined;
 mod har;
 mod json_lines;
 mod lines;
+mod pattern;
 mod pcap;
+mod w3c;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -19,7 +21,9 @@ use crate::file::GZIP;
 use crate::gather::{Gathering, MOST, Source};
 use crate::trace::Trace;
 
+pub use crate::filter::{self, Filter, Glob, StatusSet};
 pub use crate::gather::{Rules, Stamp};
+pub use pattern::Pattern;
 
 /// The number of bytes in which the format is found.
 const START: u64 = 1 << 16;
@@ -29,10 +33,18 @@ const SHOWN: usize = 3;
 /// The format of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// The common and the combined log format of Apache and nginx.
+    /// The common and the combined log format of Apache, nginx and Traefik.
     Combined,
+    /// The log of an Application Load Balancer of AWS.
+    Alb,
+    /// HAProxy's `option httplog`.
+    Haproxy,
+    /// The extended format of the W3C, as IIS and CloudFront write it.
+    W3c,
+    /// The format of [`Rules::pattern`].
+    Pattern,
     /// A line of JSON for each request: that of nginx in the format of `docs/trace.md`, Duality's
-    /// own access log, and Caddy's.
+    /// own access log, Caddy's, and Traefik's.
     Json,
     /// HAR 1.2, as browsers export it.
     Har,
@@ -41,13 +53,18 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
-    pub const ALL: [Self; 4] = [Self::Combined, Self::Json, Self::Har, Self::Pcap];
+    /// All formats that have a name.
+    pub const ALL: [Self; 7] =
+        [Self::Combined, Self::Alb, Self::Haproxy, Self::W3c, Self::Json, Self::Har, Self::Pcap];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Combined => "combined",
+            Self::Alb => "alb",
+            Self::Haproxy => "haproxy",
+            Self::W3c => "w3c",
+            Self::Pattern => "the given format",
             Self::Json => "json",
             Self::Har => "har",
             Self::Pcap => "pcap",
@@ -64,6 +81,9 @@ impl Format {
         match text.strip_prefix(b"{") {
             Some(rest) if rest.trim_ascii_start().starts_with(b"\"log\"") => Self::Har,
             Some(_) => Self::Json,
+            None if w3c::begins(text) => Self::W3c,
+            None if pattern::begins_as_alb(text) => Self::Alb,
+            None if pattern::begins_as_haproxy(text) => Self::Haproxy,
             None => Self::Combined,
         }
     }
@@ -181,6 +201,8 @@ struct Making {
 
 enum Reader {
     Combined(combined::Reader),
+    Pattern(pattern::Reader),
+    W3c(w3c::Reader),
     Json(json_lines::Reader),
     Har(har::Reader),
     Pcap(Box<pcap::Reader>),
@@ -190,6 +212,14 @@ impl Making {
     fn new(format: Format, rules: &Rules) -> Self {
         let reader = match format {
             Format::Combined => Reader::Combined(combined::Reader::new(rules)),
+            Format::Alb => Reader::Pattern(pattern::Reader::alb(rules)),
+            Format::Haproxy => Reader::Pattern(pattern::Reader::haproxy(rules)),
+            Format::Pattern => {
+                let pattern = rules.pattern.as_deref().unwrap_or_default();
+                let pattern = pattern.parse().expect("the format was checked");
+                Reader::Pattern(pattern::Reader::new(rules, pattern))
+            }
+            Format::W3c => Reader::W3c(w3c::Reader::new(rules)),
             Format::Json => Reader::Json(json_lines::Reader::new(rules)),
             Format::Har => Reader::Har(har::Reader::new(rules)),
             Format::Pcap => Reader::Pcap(Box::new(pcap::Reader::new(rules))),
@@ -202,6 +232,8 @@ impl Making {
         let rejected = &mut self.rejected;
         match &mut self.reader {
             Reader::Combined(reader) => reader.read(input, file, rejected),
+            Reader::Pattern(reader) => reader.read(input, file, rejected),
+            Reader::W3c(reader) => reader.read(input, file, rejected),
             Reader::Json(reader) => reader.read(input, file, rejected),
             Reader::Har(reader) => reader.read(input, file, rejected),
             Reader::Pcap(reader) => reader.read(input, file, rejected),
@@ -212,6 +244,8 @@ impl Making {
         let Self { format, reader, rejected, files } = self;
         let trace = match reader {
             Reader::Combined(reader) => reader.finish(),
+            Reader::Pattern(reader) => reader.finish(),
+            Reader::W3c(reader) => reader.finish(),
             Reader::Json(reader) => reader.finish(),
             Reader::Har(reader) => reader.finish(),
             Reader::Pcap(reader) => reader.finish(),
@@ -228,7 +262,7 @@ impl Making {
             let unit = match format {
                 Format::Pcap => "packets",
                 Format::Har => "entries",
-                Format::Combined | Format::Json => "lines",
+                _ => "lines",
             };
             let requests = trace.requests();
             trace.head.warnings.push(format!(
@@ -253,7 +287,8 @@ fn read_one(
     if start.is_empty() {
         return Ok(());
     }
-    let found = format.unwrap_or_else(|| Format::of(&start));
+    let given = rules.pattern.as_ref().map(|_| Format::Pattern);
+    let found = given.or(format).unwrap_or_else(|| Format::of(&start));
     let making = making.get_or_insert_with(|| Making::new(found, rules));
     if making.format != found {
         return Err(Error::Mixed { file: file.to_owned(), format: found.name() });

@@ -258,6 +258,7 @@ impl Arguments {
             sources,
             crowd,
             requests_per_connection: self.requests_of.requests_per_connection,
+            expected: self.requests_of.expected_statuses(),
             trust: match (&self.ca, self.insecure) {
                 (_, true) => Trust::Anything,
                 (Some(file), false) => Trust::Authority(file.clone()),

@@ -188,6 +188,11 @@ impl RequestFlags {
         table.map(Some).map_err(|problem| Failure::misuse(format!("--values {problem}")))
     }
 
+    /// The statuses that the user names.
+    pub(super) fn expected_statuses(&self) -> Option<Statuses> {
+        self.expect_status
+    }
+
     fn expectation(&self) -> Expectation {
         Expectation {
             statuses: self.expect_status.unwrap_or_default(),

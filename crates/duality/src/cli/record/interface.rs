@@ -2,18 +2,19 @@
 //! the way of the traffic.
 
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use duality_runtime::log;
+use duality_runtime::net::only_port;
 use duality_trace::packets::{Link, Packets};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind,
-    recvmsg, setsockopt, socket, sockopt,
+    recv, recvmsg, setsockopt, socket, sockopt,
 };
 use nix::sys::time::{TimeSpec, TimeVal};
 
@@ -26,8 +27,6 @@ const HEADERS: usize = 192;
 const TICK: i64 = 50_000;
 /// What the kernel keeps of packets that were not read yet.
 const BUFFER: usize = 32 << 20;
-/// The type of a packet that this host sends (packet(7)).
-const OUTGOING: u8 = 4;
 
 /// Notes packets from and to `port` of an interface until `interrupted` or for `duration`. Returns
 /// how many the kernel had to drop, too.
@@ -39,12 +38,12 @@ pub(super) fn run(
     interrupted: &Arc<AtomicBool>,
 ) -> Result<(Packets, u32), Failure> {
     let link = address(interface)?;
-    let socket = open(&link)?;
+    // The loopback interface shows each packet twice, as it leaves and as it comes.
+    let is_loopback = link.addr().is_none_or(|address| address == [0; 6]);
+    let socket = open(&link, port, is_loopback)?;
     log::tell(format_args!(
         "recording packets of port {port} on {interface}; Ctrl-C or SIGTERM ends it"
     ));
-    // The loopback interface shows each packet twice, as it leaves and as it comes.
-    let is_loopback = link.addr().is_none_or(|address| address == [0; 6]);
     let mut packets = Packets::new(Some(port), max_size);
     let mut dropped = 0;
     let end = duration.and_then(|duration| Instant::now().checked_add(duration));
@@ -69,7 +68,7 @@ pub(super) fn run(
             Err(Errno::EAGAIN | Errno::EINTR) => continue,
             Err(error) => return Err(Failure::failed(format!("{interface}: {error}"))),
         };
-        let (length, from) = (message.bytes, message.address);
+        let length = message.bytes;
         let mut time = None;
         for control in message.cmsgs().into_iter().flatten() {
             match control {
@@ -84,11 +83,8 @@ pub(super) fn run(
         if until.is_some_and(|until| time > until) {
             break;
         }
-        if is_loopback && from.is_some_and(|from| from.pkttype() == OUTGOING) {
-            continue;
-        }
         let kept = &headers[..length.min(HEADERS)];
-        // Packets of other protocols pass here, too.
+        // Packets with extension headers of IPv6 pass here, too.
         let _ = packets.add(Link::Ip, kept, u32::try_from(length).unwrap_or(u32::MAX), time);
     }
     Ok((packets, dropped))
@@ -116,7 +112,7 @@ fn address(interface: &str) -> Result<LinkAddr, Failure> {
 
 /// A socket that gets each packet of the interface from its network header on, with the time at
 /// which it passed.
-fn open(link: &LinkAddr) -> Result<OwnedFd, Failure> {
+fn open(link: &LinkAddr, port: u16, is_loopback: bool) -> Result<OwnedFd, Failure> {
     let refused = |error: Errno| match error {
         Errno::EPERM | Errno::EACCES => Failure::failed(
             "recording packets takes CAP_NET_RAW: run the command as root, or as a proxy by \
@@ -131,7 +127,12 @@ fn open(link: &LinkAddr) -> Result<OwnedFd, Failure> {
         SockProtocol::EthAll,
     )
     .map_err(refused)?;
+    // From here on, packets of other ports take no room in the socket's buffer.
+    only_port(made.as_fd(), port, is_loopback)
+        .map_err(|error| Failure::failed(format!("cannot filter packets: {error}")))?;
     bind(made.as_raw_fd(), link).map_err(refused)?;
+    // Packets of any port and interface, which came before the filter.
+    while recv(made.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT).is_ok() {}
     setsockopt(&made, sockopt::ReceiveTimestampns, &true).map_err(refused)?;
     setsockopt(&made, sockopt::RxqOvfl, &1).map_err(refused)?;
     setsockopt(&made, sockopt::ReceiveTimeout, &TimeVal::new(0, TICK)).map_err(refused)?;

@@ -29,6 +29,9 @@ use crate::measure::peers::find;
 use crate::measure::spawn::{last_words, log_file, read_log};
 use crate::record::{HERE, Machine};
 
+/// The version of this program.
+const OWN: &str = env!("CARGO_PKG_VERSION");
+
 /// The time that a host has until its agent says hello. This time includes the sending of the
 /// program.
 const REACHING: Duration = Duration::from_secs(120);
@@ -184,11 +187,14 @@ impl Link {
     fn greet(&self, greeting: &Receiver<Answer>) -> Result<Machine, String> {
         let host = &self.host;
         match greeting.recv_timeout(REACHING) {
-            Ok(Answer::Hello { version: VERSION, machine, .. }) => Ok(*machine),
+            // Figures of two versions are not one run's, even if the protocol is one.
+            Ok(Answer::Hello { version: VERSION, duality, machine }) if duality == OWN => {
+                Ok(*machine)
+            }
             Ok(Answer::Hello { duality, .. }) => Err(format!(
                 "host {host}: its program is Duality {duality}, this one {}: leave out \
                  --host-program, or install this version there",
-                env!("CARGO_PKG_VERSION")
+                OWN
             )),
             Ok(other) => Err(self.odd(&other)),
             Err(RecvTimeoutError::Timeout) => Err(self.late()),

@@ -35,6 +35,16 @@ pub use ready_made::{READY_MADE, REQUESTS_A_CONNECTION, ReadyMade};
 use crate::measure::certificate::Certificate;
 use crate::record::Peer;
 
+/// How `cargo xtask peers` builds the programs of peers/.
+pub(super) const BUILT: &str = "C: cc -std=gnu11 -O2, no LTO; Go: go build";
+
+/// Whether a peer is a program that `cargo xtask peers` builds.
+pub(super) fn is_of_workspace(peer: &Peer) -> bool {
+    let folder = built().map(|folder| folder.display().to_string());
+    let is_there = |word: &String| folder.as_ref().is_some_and(|folder| word.starts_with(folder));
+    peer.command.first().is_some_and(is_there)
+}
+
 /// The folders of servers that are not on a user's path.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 

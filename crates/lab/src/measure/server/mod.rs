@@ -68,6 +68,11 @@ pub(crate) trait Server: Send {
     /// The resources that all processes of the server have used so far, with their memory if asked.
     fn counters(&mut self, with_memory: bool) -> io::Result<Counters>;
 
+    /// The memory that the server has now, in bytes. Quick, and good enough to see growth.
+    fn memory(&mut self) -> io::Result<u64> {
+        self.counters(true).map(|counters| counters.peak_bytes)
+    }
+
     /// The queues inside the server. Empty for an architecture without queues.
     fn queues(&mut self) -> io::Result<Vec<QueueState>> {
         Ok(Vec::new())

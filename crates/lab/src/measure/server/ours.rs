@@ -18,7 +18,7 @@ use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
 use crate::measure::no_server::NoServer;
 use crate::measure::recording::Replay;
-use crate::measure::spawn::{last_words, log_file, read_log, read_on};
+use crate::measure::spawn::{how_ended, last_words, log_file, read_log, read_on};
 use crate::measure::store::OpenStore;
 use crate::measure::upstream::Upstream;
 use crate::record::CellKey;
@@ -160,6 +160,20 @@ impl Process {
         self.child.try_wait()
     }
 
+    /// How the server ended, if it ends at once. A process that is dying has closed its channel.
+    fn await_end(&mut self) -> Option<ExitStatus> {
+        const DYING: Duration = Duration::from_millis(100);
+        let deadline = Instant::now() + DYING;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                ended => return ended.ok().flatten(),
+            }
+        }
+    }
+
     /// Ends the server at once, if it has not ended.
     pub(crate) fn kill(&mut self) {
         // Both calls fail if the server has already ended.
@@ -217,6 +231,11 @@ impl Server for Process {
         Ok(total)
     }
 
+    fn memory(&mut self) -> io::Result<u64> {
+        let children = counters::children(self.child.id());
+        Ok(counters::private_memory(children.into_iter().chain([self.child.id()])))
+    }
+
     fn queues(&mut self) -> io::Result<Vec<QueueState>> {
         self.channel.get_mut().write_all(b"queues\n")?;
         match self.hear()? {
@@ -226,9 +245,15 @@ impl Server for Process {
     }
 
     fn last_words(&mut self, error: &io::Error) -> String {
+        let ended = self.await_end();
         self.kill();
-        last_words(&read_log(&self.stderr))
-            .unwrap_or_else(|| format!("the server did not answer: {error}"))
+        let said = last_words(&read_log(&self.stderr));
+        match (ended, said) {
+            (Some(status), Some(said)) => format!("the server {}: {said}", how_ended(status)),
+            (Some(status), None) => format!("the server {}", how_ended(status)),
+            (None, Some(said)) => said,
+            (None, None) => format!("the server did not answer: {error}"),
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions, geteuid, getrlimit, kill_process,
-    kill_process_group, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions, WaitIdStatus, geteuid, getrlimit,
+    kill_process, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
 };
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::{Experiment, Site};
 use crate::measure::no_server::NoServer;
 use crate::measure::peers::Places;
-use crate::measure::spawn::{self, last_words, log_file, pinned, read_log};
+use crate::measure::spawn::{self, ended_by, last_words, log_file, pinned, read_log};
 use crate::record::{CellKey, Peer};
 
 /// The number of attempts to find a port, since another process may take a free port first.
@@ -141,8 +141,12 @@ impl Process {
     /// Whether the first process has ended. The process is not reaped yet, so the number of its
     /// group stays valid.
     fn has_ended(&self) -> bool {
+        !matches!(self.end(), Ok(None))
+    }
+
+    fn end(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
+        waitid(WaitId::Pid(self.pid()), options)
     }
 
     fn pid(&self) -> Pid {
@@ -174,9 +178,19 @@ impl Server for Process {
         Ok(tree::counters(&tree::of(self.child.id()), with_memory))
     }
 
+    fn memory(&mut self) -> io::Result<u64> {
+        Ok(counters::private_memory(tree::of(self.child.id()).into_iter()))
+    }
+
     fn last_words(&mut self, error: &io::Error) -> String {
+        let how = match self.end() {
+            Ok(Some(end)) => {
+                format!("the server {}", ended_by(end.exit_status(), end.terminating_signal()))
+            }
+            _ => error.to_string(),
+        };
         let words = last_words(&read_log(&self.log));
-        words.map_or_else(|| error.to_string(), |words| format!("{error}: {words}"))
+        words.map_or_else(|| how.clone(), |words| format!("{how}: {words}"))
     }
 }
 
@@ -326,7 +340,7 @@ mod tests {
         };
         assert_eq!(told(&peer(&["no-such-server"])), "needs no-such-server: it is not on the PATH");
         let ended = told(&peer(&["sh", "-c", "echo no $0 in $ROOT >&2; exit 3", "{port"]));
-        assert!(ended.contains("ended before it listened: no {port in /"), "{ended}");
+        assert!(ended.contains("the server ended with exit code 3: no {port in /"), "{ended}");
         let slow = Peer { start_seconds: 0.05, ..peer(&["sleep", "60"]) };
         assert!(told(&slow).contains("does not listen after 0.05 s"));
     }

@@ -8,6 +8,7 @@
 //! ([`report::overlay`](crate::tell::report::overlay)) show the comparison.
 
 mod differences;
+mod faults;
 mod slices;
 mod text;
 
@@ -25,6 +26,7 @@ use crate::statistics::{Estimate, Interval, ratio};
 use crate::tell::summary::Summary;
 
 pub use differences::Difference;
+pub use faults::Faulty;
 pub(crate) use text::told_together;
 
 /// Two experiments, the earlier one first.
@@ -38,6 +40,8 @@ pub struct Comparison {
     pub after: Summary,
     /// The differences of machine, design and version.
     pub differences: Vec<Difference>,
+    /// What excludes subjects from a choice, in either experiment. Regressions come first.
+    pub faults: Vec<Faulty>,
     /// The cells that both experiments have measured.
     pub pairs: Vec<Pair>,
     /// The cells that only the first run has.
@@ -286,6 +290,7 @@ impl Comparison {
         let records = [&before.1, &after.1];
         let before = Summary::of(&before.0, &before.1);
         let after = Summary::of(&after.0, &after.1);
+        let faults = faults::find(&before, &after);
         let by_slices = by_slices(records, &before, &after);
         let mut pairs = Vec::new();
         let mut only_before = Vec::new();
@@ -302,27 +307,30 @@ impl Comparison {
             other.and_then(Row::medians).is_none().then(|| Alone::of(row, other))
         });
         let only_after = lone.collect();
-        Ok(Self { experiment, before, after, differences, pairs, only_before, only_after })
+        Ok(Self { experiment, before, after, differences, faults, pairs, only_before, only_after })
     }
 
-    /// All changes for the worse by more than `percent`, a line for each. Such a change is a failed
-    /// cell, a connection without a reply, or a figure with an interval that misses 1 by more than
-    /// `percent`.
+    /// All changes for the worse by more than `percent`, a line for each. Faults come first: what
+    /// excludes a subject from a choice in the second run. Then come failed cells, and figures with
+    /// an interval that misses 1 by more than `percent`.
     pub fn regressions(&self, percent: f64) -> Vec<String> {
-        let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {
+        let faults = self.faults.iter().filter(|one| one.is_regression);
+        let is_told = |alone: &&Alone| {
+            let mut faults = self.faults.iter();
+            faults.any(|one| one.is_regression && alone.is_of(&one.subject, one.concurrency))
+        };
+        let failed = self.only_before.iter().filter(|alone| alone.failed && !is_told(alone));
+        let failed = failed.map(|alone| {
             format!("{} at {}: {}", alone.subject, self.before.at(alone.concurrency), alone.why)
         });
         let worse = self.pairs.iter().flat_map(|pair| {
             let place = format!("{} at {}", pair.subject, self.before.at(pair.concurrency));
-            let starved = (pair.starved == (false, true))
-                .then(|| format!("{place}: leaves connections without any reply"));
             let worse = pair.changes.iter().filter(|change| change.is_regression(percent));
-            let worse: Vec<String> =
-                worse.map(|change| format!("{place}: {}", change.tell())).collect();
-            starved.into_iter().chain(worse)
+            worse.map(move |change| format!("{place}: {}", change.tell()))
         });
         let name = self.experiment.as_ref().map_or(String::new(), |name| format!("{name}: "));
-        failed.chain(worse).map(|line| format!("{name}{line}")).collect()
+        let all = faults.map(|one| one.told.clone()).chain(failed).chain(worse);
+        all.map(|line| format!("{name}{line}")).collect()
     }
 
     /// The figures that are not known well enough to tell a change of `percent` from none. Each
@@ -371,10 +379,20 @@ impl Comparison {
             }
             told
         };
+        let fault = |one: &Faulty| {
+            json!({
+                "architecture": one.subject,
+                "concurrency": one.concurrency,
+                "fault": one.fault,
+                "is_regression": one.is_regression,
+                "told": one.told,
+            })
+        };
         json!({
             "experiment": self.experiment,
             "service": self.before.service,
             "differences": self.differences,
+            "faults": self.faults.iter().map(fault).collect::<Vec<_>>(),
             "cells": self.pairs.iter().map(pair).collect::<Vec<_>>(),
             "only_before": self.only_before,
             "only_after": self.only_after,
@@ -406,6 +424,10 @@ impl Pair {
 }
 
 impl Alone {
+    fn is_of(&self, subject: &str, concurrency: usize) -> bool {
+        (self.subject.as_str(), self.concurrency) == (subject, concurrency)
+    }
+
     /// A row of one experiment, and the other's row, if there is one.
     fn of(row: &Row, other: Option<&Row>) -> Self {
         let (why, failed) = match other.map(|other| &other.figures) {

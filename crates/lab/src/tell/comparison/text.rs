@@ -7,10 +7,16 @@ use super::{Alone, Change, Comparison, Direction, Metric};
 use crate::format::{how_many, multiple};
 
 impl Comparison {
-    /// Tables of ratios for the terminal. Then the cells of only one experiment follow, and other
-    /// differences.
+    /// Faults and tables of ratios for the terminal. Then the cells of only one experiment follow,
+    /// and other differences.
     pub fn render_text(&self) -> String {
         let mut text = String::new();
+        for fault in &self.faults {
+            writeln!(text, "{}.", fault.told).expect("a String takes all");
+        }
+        if !self.faults.is_empty() {
+            text.push('\n');
+        }
         for metric in Metric::ALL {
             self.grid(&mut text, metric);
         }
@@ -49,7 +55,7 @@ impl Comparison {
         }
         for (which, summary) in [("first", &self.before), ("second", &self.after)] {
             let all = || summary.verdicts.iter().map(|verdict| &verdict.evidence);
-            let blocks: usize = all().map(|one| one.blocks + one.dropped).sum();
+            let blocks: usize = all().map(|one| one.measured).sum();
             let disturbed: usize = all().map(|one| one.with_strangers).sum();
             if 2 * disturbed > blocks {
                 sentences.push(format!(
@@ -57,20 +63,6 @@ impl Comparison {
                      They may be the difference: measure that run again on a quiet machine."
                 ));
             }
-        }
-        for pair in &self.pairs {
-            let who = match pair.starved {
-                (false, false) => continue,
-                (true, true) => "both leave",
-                (true, false) => "the first leaves",
-                (false, true) => "the second leaves",
-            };
-            sentences.push(format!(
-                "{} at {}: {who} connections without any reply, so the figures are of the served \
-                 connections only.",
-                pair.subject,
-                self.before.at(pair.concurrency)
-            ));
         }
         sentences
     }

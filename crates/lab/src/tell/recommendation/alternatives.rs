@@ -10,6 +10,33 @@ use crate::tell::summary::Summary;
 
 use super::withheld;
 
+/// What is recommended beside the subject that runs today.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// Nothing runs today, or several questions are asked: the best subject counts.
+    Best,
+    /// This subject: the alternative that pays, or the one that runs today.
+    This(String),
+    /// The question has no answer.
+    Unknown,
+}
+
+/// The advice that goes with the answer of [`sentences`]. There is one verdict: an alternative is
+/// chosen if a change to it pays, and else the subject that runs today stays.
+pub(super) fn advice(summary: &Summary, chosen: Option<&str>) -> Advice {
+    let (None, Some(current)) = (&summary.ways, &summary.current) else { return Advice::Best };
+    if summary.partial().is_some() {
+        return Advice::Unknown;
+    }
+    match paying(summary, chosen) {
+        Some(found) => Advice::This(found[0].1.subject.clone()),
+        None if largest_gain(summary).is_some_and(|(_, is_coarse)| !is_coarse) => {
+            Advice::This(current.clone())
+        }
+        None => Advice::Unknown,
+    }
+}
+
 /// An alternative at a number of connections.
 type Found<'a> = (&'a Verdict, &'a Alternative);
 
@@ -55,22 +82,10 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<Str
              ({partial})."
         )];
     }
-    let pays: Vec<Vec<Found<'_>>> = summary
-        .subjects
-        .iter()
-        .map(|name| better(told(summary, name)))
-        .filter(|found| !found.is_empty())
-        .collect();
-    // Chooses the alternative that gains at the most loads. If there are several, the recommended
-    // one comes first.
-    let best = pays.iter().rev().max_by_key(|found| {
-        let is_chosen = Some(found[0].1.subject.as_str()) == chosen;
-        (found.len(), is_chosen, std::cmp::Reverse(rank(found)))
-    });
-    let Some(found) = best else { return vec![no_gain(summary, current)] };
+    let Some(found) = paying(summary, chosen) else { return vec![no_gain(summary, current)] };
     let name = &found[0].1.subject;
     let counts: Vec<usize> = found.iter().map(|(verdict, _)| verdict.concurrency).collect();
-    let gains = by_load(found);
+    let gains = by_load(&found);
     let mut sentences = vec![format!(
         "Yes, a change from {current} pays at {}: {name} {}.",
         summary.at_all(&counts),
@@ -80,6 +95,17 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<Str
     let largest = counts.iter().copied().max().unwrap_or_default();
     sentences.extend(costs(summary, name, current, largest));
     sentences
+}
+
+/// The alternative to which a change pays, with the loads. If there are several, the one that gains
+/// at the most loads, and of these the recommended one.
+fn paying<'a>(summary: &'a Summary, chosen: Option<&str>) -> Option<Vec<Found<'a>>> {
+    let pays = summary.subjects.iter().map(|name| better(told(summary, name)));
+    let pays: Vec<Vec<Found<'_>>> = pays.filter(|found| !found.is_empty()).collect();
+    pays.into_iter().rev().max_by_key(|found| {
+        let is_chosen = Some(found[0].1.subject.as_str()) == chosen;
+        (found.len(), is_chosen, std::cmp::Reverse(rank(found)))
+    })
 }
 
 /// The facts about an alternative.
@@ -110,7 +136,7 @@ fn rank(found: &[Found<'_>]) -> usize {
 fn no_gain(summary: &Summary, current: &str) -> String {
     let compared: Vec<&Verdict> =
         summary.verdicts.iter().filter(|verdict| is_compared(verdict)).collect();
-    let Some(gain) = compared.iter().filter_map(|verdict| seen(verdict)).reduce(f64::max) else {
+    let Some((gain, is_coarse)) = largest_gain(summary) else {
         let cause = summary.verdicts.iter().find_map(|verdict| match &verdict.finding {
             Finding::Withheld { cause } => Some(withheld(cause, verdict)),
             _ => None,
@@ -120,10 +146,6 @@ fn no_gain(summary: &Summary, current: &str) -> String {
     };
     let counts: Vec<usize> = compared.iter().map(|verdict| verdict.concurrency).collect();
     let at = summary.at_all(&counts);
-    let is_coarse = compared.iter().any(|verdict| {
-        let coarse = if let Metric::Latency(_) = verdict.metric { COARSE_LATENCY } else { COARSE };
-        seen(verdict).is_some_and(|gain| gain > 1.0 - 1.0 / (1.0 + coarse))
-    });
     let gain = percent(gain);
     match is_coarse {
         true => format!(
@@ -135,6 +157,18 @@ fn no_gain(summary: &Summary, current: &str) -> String {
              above {gain} would have been seen."
         ),
     }
+}
+
+/// The largest gain that might have been missed, and whether it is too large for a "no". `None` if
+/// nothing was compared.
+fn largest_gain(summary: &Summary) -> Option<(f64, bool)> {
+    let compared = || summary.verdicts.iter().filter(|verdict| is_compared(verdict));
+    let gain = compared().filter_map(seen).reduce(f64::max)?;
+    let is_coarse = compared().any(|verdict| {
+        let coarse = if let Metric::Latency(_) = verdict.metric { COARSE_LATENCY } else { COARSE };
+        seen(verdict).is_some_and(|gain| gain > 1.0 - 1.0 / (1.0 + coarse))
+    });
+    Some((gain, is_coarse))
 }
 
 /// Whether the answer includes alternatives at a number of connections. A verdict may be withheld

@@ -64,12 +64,15 @@ fn what_decided(summary: &Summary, told: &[&Verdict]) -> Vec<String> {
 /// if the network does not.
 pub(crate) fn network_of(verdict: &Verdict) -> Option<String> {
     let Network { round_trip_us, latency_us, load_in_server } = verdict.network?;
+    // The two are medians of different moments, so the part may exceed the whole.
+    let part = match round_trip_us < latency_us {
+        true => format!("{} of {}", duration(round_trip_us), duration(latency_us)),
+        false => format!("all of {}", duration(latency_us)),
+    };
     Some(format!(
-        "The network sets the rate at {}, so processor time decides. A round trip takes {} of {}, and at most \
+        "The network sets the rate at {}, so processor time decides. A round trip takes {part}, and at most \
          {load_in_server:.1} requests are in the servers at a time",
         verdict.at(),
-        duration(round_trip_us),
-        duration(latency_us)
     ))
 }
 

@@ -1,24 +1,57 @@
-//! Requests that failed, for the first line, so that readers notice them.
+//! Requests that failed and servers that ended, for the first line, so that readers notice them.
 
 use crate::format::{grouped, listed};
-use crate::judge::rows::{Fates, Row};
+use crate::judge::faults::{self, Fault};
+use crate::judge::rows::{Ended, Fates, Row};
 use crate::tell::summary::Summary;
 
-/// The subjects that wrong replies disqualify, and other failed requests of the best subjects.
-/// Empty if all requests succeeded.
+/// The subjects that wrong or failed replies disqualify, the servers that ended, and other failed
+/// requests of the best subjects. Empty if all requests succeeded.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
-    let wrong = |row: &Row| row.answered_wrongly();
+    let has = |row: &Row, fault: Fault| faults::of(row).contains(&fault);
+    let wrong = |row: &Row| has(row, Fault::WrongReplies);
+    let failing = |row: &Row| has(row, Fault::Failing) && !wrong(row);
     let leads = |row: &Row| {
         let verdict = summary.verdict(row.concurrency);
-        !wrong(row) && verdict.is_some_and(|verdict| super::leads(verdict, &row.subject))
+        let leads = verdict.is_some_and(|verdict| super::leads(verdict, &row.subject));
+        leads && faults::of(row).is_empty()
     };
     [
         told(summary, "Disqualified for wrong replies", wrong, |fates| fates.wrong),
+        told(summary, "Disqualified for failed requests", failing, |fates| fates.of_server),
+        ended(summary),
         told(summary, "Requests failed", leads, |fates| fates.failed),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// `Failed while it was measured: w (in 1 of 3 sessions at 100 connections: signal 6).`
+fn ended(summary: &Summary) -> Option<String> {
+    let told = |row: &Row| {
+        let ended = row.ended.as_ref()?;
+        let at = summary.at(row.concurrency);
+        Some(format!("{} ({} at {at}: {})", row.subject, in_sessions(ended), ended.reason))
+    };
+    let mut all: Vec<String> = summary.all_rows().filter_map(told).collect();
+    let more = all.len().saturating_sub(MOST_ENDED);
+    all.truncate(MOST_ENDED);
+    if more > 0 {
+        all.push(format!("{more} more"));
+    }
+    (!all.is_empty()).then(|| format!("Failed while it was measured: {}.", listed(&all)))
+}
+
+/// The most failed servers that the first line names.
+const MOST_ENDED: usize = 2;
+
+/// `in 1 of 3 sessions`.
+pub(crate) fn in_sessions(ended: &Ended) -> String {
+    match ended.of {
+        1 => "in its session".to_owned(),
+        of => format!("in {} of {of} sessions", ended.sessions),
+    }
 }
 
 /// `Requests failed: epoll (12 of 90,012 at 100 connections).`

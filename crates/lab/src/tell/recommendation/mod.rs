@@ -4,6 +4,7 @@
 
 mod alternatives;
 mod card;
+mod conduct;
 mod confidence;
 mod failures;
 mod foreign;
@@ -15,7 +16,8 @@ mod silence;
 use serde::Serialize;
 
 use crate::format::{bytes, duration, grouped, how_many, listed};
-use crate::judge::rows::{Fault, Medians, Row};
+use crate::judge::faults::{self, Fault};
+use crate::judge::rows::{Medians, Row};
 use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::measure::peers;
 use crate::model;
@@ -23,8 +25,10 @@ use crate::record::{Heading, Records};
 use crate::tell::replay::{self, Headroom};
 use crate::tell::summary::Summary;
 
+use alternatives::Advice;
 pub use card::Card;
 pub(super) use confidence::{disturbed_briefly, network_of};
+pub(crate) use failures::in_sessions;
 pub use refusal::{Doubt, Refusal};
 pub(crate) use silence::withheld;
 
@@ -77,13 +81,28 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     let crossovers = crossovers(summary);
     // The answer about the subject that runs today comes first.
     let mut sentences = alternatives::sentences(summary, chosen.as_deref());
-    sentences.extend(match &chosen {
-        None => without_choice(summary),
-        Some(chosen) => choice(summary, chosen),
-    });
-    for told in failures::sentences(summary) {
+    let chosen = match alternatives::advice(summary, chosen.as_deref()) {
+        Advice::Best => {
+            sentences.extend(match &chosen {
+                None => without_choice(summary),
+                Some(chosen) => choice(summary, chosen),
+            });
+            chosen
+        }
+        Advice::This(subject) => Some(subject),
+        Advice::Unknown => None,
+    };
+    let leaders: Vec<&str> = match &chosen {
+        Some(chosen) => vec![chosen],
+        None => {
+            summary.verdicts.iter().flat_map(Verdict::leaders).map(|one| &*one.subject).collect()
+        }
+    };
+    let (of_leaders, of_others) = conduct::sentences(summary, &leaders);
+    for told in failures::sentences(summary).into_iter().chain(of_leaders) {
         sentences[0] += &format!(" {told}");
     }
+    sentences.extend(of_others);
     sentences.extend(sets::excluded(summary));
     sentences.extend(confidence::sentences(summary));
     if let Some(chosen) = &chosen {
@@ -130,8 +149,9 @@ fn is_best_alone(verdict: &Verdict, name: &str) -> bool {
 }
 
 /// The architecture that is most often level with the best, among verdicts that tell some subjects
-/// apart. Among equals, the order is: most often alone, without looks at idle connections, the best
-/// place at the highest load, the design's order.
+/// apart. Among equals, one that neither grows nor stops comes first. Then the order is: most often
+/// alone, without looks at idle connections, the best place at the highest load, the order of the
+/// design.
 fn choose(summary: &Summary) -> Option<String> {
     let verdicts = &summary.verdicts;
     if summary.partial().is_some() || !verdicts.iter().any(Verdict::can_recommend) {
@@ -146,7 +166,8 @@ fn choose(summary: &Summary) -> Option<String> {
             verdict.standings.iter().position(|standing| standing.subject == name)
         });
         let looks_at_all = summary.looking_at_all.contains(name);
-        (led, alone, !looks_at_all, std::cmp::Reverse(place.unwrap_or(usize::MAX)))
+        let is_told = conduct::is_told(summary, name);
+        (led, !is_told, alone, !looks_at_all, std::cmp::Reverse(place.unwrap_or(usize::MAX)))
     };
     let wins = |name: &&str| {
         verdicts.iter().any(|verdict| verdict.can_recommend() && leads(verdict, name))
@@ -359,9 +380,7 @@ fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
 fn faults(summary: &Summary) -> Vec<String> {
     let told = |fault: Fault, sentence: fn(&str) -> String| {
         let at = |name: &String| {
-            let rows = summary.of_subject(name).filter(|row| {
-                row.medians().is_some_and(|medians| medians.faults().contains(&fault))
-            });
+            let rows = summary.of_subject(name).filter(|row| faults::of(row).contains(&fault));
             let at: Vec<String> = rows
                 .map(|row| {
                     let count = how_many(row.concurrency);

@@ -3,7 +3,7 @@
 
 use super::sets;
 use crate::format::percent;
-use crate::judge::rows::Fault;
+use crate::judge::faults::Fault;
 use crate::judge::verdict::{Cause, Evidence, FEWEST_SESSIONS, Finding, Verdict};
 use crate::tell::summary::Summary;
 
@@ -70,6 +70,10 @@ fn nobody(summary: &Summary) -> String {
         "the listen queue was the limit everywhere".to_owned()
     } else if any(Fault::WrongReplies) {
         "no architecture answered correctly".to_owned()
+    } else if any(Fault::Failing) {
+        "every architecture failed too many requests".to_owned()
+    } else if any(Fault::Ended) {
+        "every server failed while it was measured".to_owned()
     } else if any(Fault::Unserved) {
         "no architecture served all connections".to_owned()
     } else {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::format::{Counted, OF_THE_COMMAND, duration, grouped, how_many, listed, percent};
 use crate::judge::alternatives::{Alternative, Change};
+use crate::judge::faults;
 use crate::judge::rows::{Medians, Row};
 use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::statistics::Estimate;
@@ -210,7 +211,7 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
                 value: rate.value,
                 interval: interval(rate),
                 figure: format!("{at_least}{}", grouped(rate.value)),
-                class: match (medians.invalid, medians.faults().is_empty()) {
+                class: match (medians.invalid, faults::of(row).is_empty()) {
                     (true, _) => "invalid",
                     (false, true) => "level",
                     (false, false) => "other",

@@ -79,9 +79,10 @@ impl Section {
         let service = &comparison.before.service;
         let title = comparison.experiment.as_ref();
         let before = &comparison.before;
+        let faults = comparison.faults.iter().map(|fault| format!("{}.", fault.told));
         Self {
             title: title.map_or_else(|| service.clone(), |name| format!("{name}: {service}")),
-            sentences: comparison.sentences(),
+            sentences: faults.chain(comparison.sentences()).collect(),
             charts: Metric::ALL.into_iter().map(|metric| ratios(comparison, metric)).collect(),
             load_heading: before.counted.heading(),
             rows: comparison.pairs.iter().map(|pair| table_row(before, pair)).collect(),

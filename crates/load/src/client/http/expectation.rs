@@ -44,6 +44,16 @@ impl Statuses {
         self.0.get(usize::from(status / 64)).is_some_and(|word| (word >> (status % 64)) & 1 == 1)
     }
 
+    /// A bit for each status.
+    pub(crate) fn bits(self) -> [u64; 16] {
+        self.0
+    }
+
+    /// The set that has such [`bits`](Self::bits).
+    pub(crate) fn of_bits(bits: [u64; 16]) -> Self {
+        Self(bits)
+    }
+
     fn none() -> Self {
         Self([0; 16])
     }

@@ -11,7 +11,7 @@ use duality_runtime::time;
 use super::body::Body;
 use super::head::{self, Head, Interim};
 use super::reply::end;
-use super::{BUFFER_SIZES, Page, request};
+use super::{BUFFER_SIZES, Page, Statuses, request};
 use crate::failure::Failure;
 use crate::request::{Ask, Reply, read_more, send_all};
 
@@ -27,6 +27,8 @@ pub(crate) struct Asked {
     kept: Arc<[u8]>,
     last: Arc<[u8]>,
     expected: Expected,
+    /// The correct statuses, if the user names them.
+    statuses: Option<Statuses>,
 }
 
 /// The reply to a request.
@@ -41,7 +43,7 @@ enum Expected {
 impl Asked {
     fn new(host: &str, path: &str, expected: Expected) -> Self {
         let page = &Page { host: host.to_owned(), path: path.to_owned() };
-        Self { kept: request(page, true), last: request(page, false), expected }
+        Self { kept: request(page, true), last: request(page, false), expected, statuses: None }
     }
 }
 
@@ -52,6 +54,10 @@ impl Ask for Asked {
 
     fn page(host: &str, path: &str, status: u8) -> Self {
         Self::new(host, path, Expected::Any(status))
+    }
+
+    fn expecting(self, statuses: [u64; 16]) -> Self {
+        Self { statuses: Some(Statuses::of_bits(statuses)), ..self }
     }
 
     async fn send(&self, stream: &mut TcpStream, is_last: bool) -> Result<(), Failure> {
@@ -78,7 +84,8 @@ impl Ask for Asked {
                 break head;
             }
         };
-        if !self.expected.has_status(head.status) {
+        let is_named = self.statuses.map(|statuses| statuses.contains(head.status));
+        if !is_named.unwrap_or_else(|| self.expected.has_status(head.status)) {
             return Err(Failure::WrongStatus(head.status));
         }
         let (mut body, mut length) = (Body::new(head.framing), 0);
@@ -101,7 +108,9 @@ impl Ask for Asked {
                 Err(failure) => return Err(failure),
             }
         }
-        if matches!(self.expected, Expected::File(expected) if expected != length) {
+        let is_other = matches!(self.expected, Expected::File(expected) if expected != length);
+        // The page of an error has a length of its own.
+        if is_other && head.status == 200 {
             return Err(Failure::WrongBytes("the body is not as long as in the recording"));
         }
         if !body.is_complete() {

@@ -147,7 +147,8 @@ impl Member {
         }
         while !self.hearing.is_complete() {
             match self.stream.read(&mut self.buffer[self.filled..]).await {
-                Ok(0) => return Err(Failure::ClosedEarly { received: self.filled as u64 }.into()),
+                // A conversation has no replies that could be cut short.
+                Ok(0) => return Err(Failure::ClosedEarly { received: 0 }.into()),
                 Ok(count) => {
                     waiting_since = Instant::now();
                     self.check(count, waiting_since, round.last)?;
@@ -162,7 +163,7 @@ impl Member {
                     self.room.tell_losses(&mut self.hearing);
                 }
                 Err(error) => {
-                    return Err(Failure::from_transfer(error, self.filled as u64).into());
+                    return Err(Failure::from_transfer(error, 0).into());
                 }
             }
         }

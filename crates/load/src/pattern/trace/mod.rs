@@ -109,7 +109,7 @@ async fn replay<A: Ask>(
             let offsets: Vec<Duration> =
                 piece.connections.iter().map(|_| apart.mul_f64(random.fraction())).collect();
             let load = shared(options, target, &moment);
-            let asked = pages(target, &piece);
+            let asked = pages(options, target, &piece);
             Arc::new(Replay::new(load, piece.clone(), asked, offsets, alarm.clone()))
         })
         .collect();
@@ -160,7 +160,7 @@ fn inferred(piece: &Piece) -> Vec<String> {
 /// Asks for one page of the piece, to check the server and its pages.
 async fn probe<A: Ask>(engine: &Engine, target: &Target, piece: &Piece) -> Result<(), Error> {
     let options = &engine.options;
-    let asked: Arc<[A]> = pages(target, piece);
+    let asked: Arc<[A]> = pages(options, target, piece);
     let class = piece.first_class();
     let path = files::path(&piece.trace.head, class);
     let asking = async {
@@ -190,14 +190,18 @@ fn unanswered(engine: &Engine, target: &Target, path: &str, failure: &Failure) -
 }
 
 /// The pages of the classes, in their order.
-fn pages<A: Ask>(target: &Target, piece: &Piece) -> Arc<[A]> {
+fn pages<A: Ask>(options: &Options, target: &Target, piece: &Piece) -> Arc<[A]> {
     let host = target.page().map_or_else(|| target.place().to_string(), |page| page.host.clone());
     let head = &piece.trace.head;
     let asked = (0..head.classes.len()).map(|class| {
         let path = files::path(head, class);
-        match head.classes[class].path {
+        let asked = match head.classes[class].path {
             Some(_) => A::page(&host, &path, head.classes[class].status),
             None => A::file(&host, &path, files::length(head, class)),
+        };
+        match options.expected {
+            Some(statuses) => asked.expecting(statuses.bits()),
+            None => asked,
         }
     });
     asked.collect()

@@ -43,6 +43,8 @@ pub(super) struct Session {
     has_ended: bool,
     /// The bytes that have come since the last request.
     received: u64,
+    /// Whether the head of the reply has come.
+    has_head: bool,
     buffer: Box<[u8]>,
     output: Vec<u8>,
 }
@@ -92,6 +94,7 @@ impl Session {
             reply: None,
             has_ended: false,
             received: 0,
+            has_head: false,
             buffer: vec![0; BUFFER].into(),
             output: Vec::new(),
         })
@@ -104,7 +107,7 @@ impl Session {
         request: Request<()>,
         body: &Bytes,
     ) -> Result<(), Failure> {
-        self.received = 0;
+        (self.received, self.has_head) = (0, false);
         // The server may allow no stream yet, or no longer.
         while self.must_wait()? {
             self.flush(stream).await?;
@@ -148,7 +151,7 @@ impl Session {
                 (status, body) = (code, Some(stream));
             }
             let progress = match &mut body {
-                Some(body) => take(body, self.received, &mut sink)?,
+                Some(body) => take(body, self.of_reply(), &mut sink)?,
                 None => Progress::Waits,
             };
             if matches!(progress, Progress::Taken | Progress::Complete) {
@@ -176,9 +179,18 @@ impl Session {
         };
         match Pin::new(reply).poll(&mut context()) {
             Poll::Pending => Ok(None),
-            Poll::Ready(Ok(reply)) => Ok(Some((reply.status().as_u16(), reply.into_body()))),
-            Poll::Ready(Err(error)) => Err(failure(&error, self.received)),
+            Poll::Ready(Ok(reply)) => {
+                self.has_head = true;
+                Ok(Some((reply.status().as_u16(), reply.into_body())))
+            }
+            Poll::Ready(Err(error)) => Err(failure(&error, self.of_reply())),
         }
+    }
+
+    /// The bytes since the request, once the reply has begun. Before, the bytes are the
+    /// connection's own frames.
+    fn of_reply(&self) -> u64 {
+        if self.has_head { self.received } else { 0 }
     }
 
     /// Lets h2 do all that it can do without the network.
@@ -190,7 +202,7 @@ impl Session {
             Poll::Pending => Ok(()),
             Poll::Ready(ended) => {
                 self.has_ended = true;
-                ended.map_err(|error| failure(&error, self.received))
+                ended.map_err(|error| failure(&error, self.of_reply()))
             }
         }
     }
@@ -203,12 +215,12 @@ impl Session {
         }
         let written = stream.write_all(&self.output).await;
         self.output.clear();
-        written.map_err(|error| Failure::from_transfer(error, self.received))
+        written.map_err(|error| Failure::from_transfer(error, self.of_reply()))
     }
 
     /// Reads some input.
     async fn fill(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
-        let count = read_more(stream, &mut self.buffer, self.received).await?;
+        let count = read_more(stream, &mut self.buffer, self.of_reply()).await?;
         self.received += count as u64;
         self.pipe.put(&self.buffer[..count]);
         Ok(())
@@ -237,14 +249,14 @@ fn take(
     }
 }
 
-/// The failure behind an error of h2, after `received` bytes.
+/// The failure behind an error of h2, after `received` bytes of the reply.
 fn failure(error: &h2::Error, received: u64) -> Failure {
     let code = error.reason().map_or(0, u32::from);
     if let Some(error) = error.get_io() {
         return Failure::from_transfer(error.kind().into(), received);
     }
     match error.is_remote() {
-        true if error.is_reset() => Failure::StreamReset(code),
+        true if error.is_reset() => Failure::StreamReset { code, received },
         // The server ends the connection in good order, and has not begun with this request.
         true if code == u32::from(Reason::NO_ERROR) => Failure::ClosedEarly { received: 0 },
         true => Failure::GoneAway(code),

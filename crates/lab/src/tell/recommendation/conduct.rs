@@ -1,0 +1,51 @@
+//! Growth, stops and long tails in words.
+
+use crate::format::{bytes, duration, grouped};
+use crate::judge::conduct::{self, Conduct};
+use crate::judge::rows::Row;
+use crate::tell::summary::Summary;
+
+/// What is told of each subject, those of `leaders` first.
+pub(super) fn sentences(summary: &Summary, leaders: &[&str]) -> (Vec<String>, Vec<String>) {
+    let rows: Vec<&Row> = summary.rows.iter().collect();
+    let (mut of_leaders, mut of_others) = (Vec::new(), Vec::new());
+    for name in &summary.subjects {
+        let leads = leaders.contains(&name.as_str());
+        for found in conduct::of(name, &rows) {
+            // A tail that belongs to an architecture is told where it may be chosen.
+            if !leads && matches!(found, Conduct::Tail { .. }) {
+                continue;
+            }
+            let told = in_words(summary, name, found);
+            if leads { of_leaders.push(told) } else { of_others.push(told) }
+        }
+    }
+    (of_leaders, of_others)
+}
+
+/// Whether something is told of a subject.
+pub(super) fn is_told(summary: &Summary, name: &str) -> bool {
+    let rows: Vec<&Row> = summary.rows.iter().collect();
+    !conduct::of(name, &rows).is_empty()
+}
+
+fn in_words(summary: &Summary, name: &str, found: Conduct) -> String {
+    match found {
+        Conduct::Grows { bytes_per_request, concurrency } => {
+            let at = summary.at(concurrency);
+            format!("{name} grows by {} a request at {at}.", bytes(bytes_per_request))
+        }
+        Conduct::Stops { longest_us, stops, slices } => format!(
+            "{name} stops: in {} of {} slices no connection got a reply for 50 ms or more, up to {}.",
+            grouped(stops as f64),
+            grouped(slices as f64),
+            duration(longest_us)
+        ),
+        Conduct::Tail { p99_9_us, others_us, concurrency } => format!(
+            "{name} has a p99.9 latency of {} at {}; the others have {}.",
+            duration(p99_9_us),
+            summary.at(concurrency),
+            duration(others_us)
+        ),
+    }
+}
