@@ -80,6 +80,10 @@ impl Sleep {
     fn poll_gathered(&mut self, context: &Context<'_>) -> Poll<()> {
         let Some(deadline) = self.deadline else { return Poll::Pending };
         if world::now() >= deadline {
+            // SAFETY: the references end with this call.
+            if unsafe { Here::find() }.spend(context).is_some() {
+                return Poll::Pending;
+            }
             graph::depart();
             return Poll::Ready(());
         }

@@ -31,6 +31,7 @@ mod scheduler;
 pub mod signal;
 pub mod task;
 pub mod time;
+mod watched;
 mod world;
 
 pub use real::{join, main, pin, select, sync, task_local, test, try_join};

@@ -7,6 +7,8 @@ mod several;
 #[doc(hidden)]
 pub mod thread;
 
+#[doc(hidden)]
+pub use crate::world::budget::end_round;
 pub use crate::world::gather::gather;
 pub use abort::{AbortHandle, Aborted, abortable};
 pub use offload::offload;

@@ -41,6 +41,18 @@ pub(crate) fn with_current<R>(operation: impl FnOnce(&Handle) -> R) -> R {
     }
 }
 
+/// Checks that there is a current runtime.
+///
+/// # Panics
+///
+/// If there is none.
+#[track_caller]
+pub(crate) fn check() {
+    if !CURRENT.try_with(|current| !current.borrow().is_empty()).unwrap_or_default() {
+        with_current(|_| ());
+    }
+}
+
 pub(crate) fn try_current() -> Result<Handle, TryCurrentError> {
     let current = CURRENT.try_with(|current| current.borrow().last().cloned());
     current.map_err(|_| TryCurrentError::gone())?.ok_or(TryCurrentError::missing())
