@@ -67,9 +67,14 @@ mod tests {
         let (mut server, _) = listener.accept().unwrap();
         client.write_all(&[1; 123]).unwrap();
         server.read_exact(&mut [0; 123]).unwrap();
-        let (sent, received) = (tcp_info(client.as_fd()).unwrap(), tcp_info(server.as_fd()).unwrap());
+        let (sent, received) =
+            (tcp_info(client.as_fd()).unwrap(), tcp_info(server.as_fd()).unwrap());
         assert_eq!((received.bytes_received, sent.data_segs_out), (123, 1));
-        assert_eq!((received.state, received.notsent_bytes), (1, 0), "established, nothing to send");
+        assert_eq!(
+            (received.state, received.notsent_bytes),
+            (1, 0),
+            "established, nothing to send"
+        );
         assert!(sent.rtt > 0 && tcp_info(std::io::stdin().as_fd()).is_none());
     }
 }

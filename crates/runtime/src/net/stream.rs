@@ -72,6 +72,8 @@ pub struct TcpStream {
     client: Option<Box<Client>>,
     /// The time limits of waits by the poll-style methods.
     limits: Option<Box<polled::Limits>>,
+    /// Whether a poll-style read has found the end of the input.
+    has_ended: bool,
 }
 
 impl fmt::Debug for TcpStream {
@@ -100,7 +102,14 @@ impl TcpStream {
     }
 
     fn from_socket(socket: Socket) -> Self {
-        Self { socket, read_timeout: None, write_timeout: None, client: None, limits: None }
+        Self {
+            socket,
+            read_timeout: None,
+            write_timeout: None,
+            client: None,
+            limits: None,
+            has_ended: false,
+        }
     }
 
     /// Opens a connection. `TCP_NODELAY` is set.

@@ -79,10 +79,7 @@ impl Ready {
     }
 
     /// Waits until one of the interests comes true.
-    pub(crate) async fn awaited(
-        descriptor: &Watched,
-        interest: Interest,
-    ) -> io::Result<Self> {
+    pub(crate) async fn awaited(descriptor: &Watched, interest: Interest) -> io::Result<Self> {
         poll_fn(|context| {
             let ready = Self::now(descriptor.as_fd(), interest)?;
             if !ready.is_empty() {

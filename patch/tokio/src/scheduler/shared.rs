@@ -99,9 +99,8 @@ impl Shared {
                 lock(&self.inboxes).push(Arc::default());
                 Ok(())
             }
-            (_, RuntimeFlavor::MultiThread) => {
-                (0..world::loops(self.nature.workers)).try_for_each(|_| self.start_loop(handle).map(drop))
-            }
+            (_, RuntimeFlavor::MultiThread) => (0..world::loops(self.nature.workers))
+                .try_for_each(|_| self.start_loop(handle).map(drop)),
         }
     }
 

@@ -12,8 +12,8 @@ use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::event_loop::core::Core;
 use crate::gather::{self, Key};
 use crate::visibility;
-use crate::world::{Here, block};
 use crate::world::gather::{forget_time, note_time};
+use crate::world::{Here, block};
 
 impl Socket {
     /// Performs one operation in the block world, like [`Socket::poll`].

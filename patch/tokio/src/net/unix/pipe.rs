@@ -27,8 +27,7 @@ use crate::watched::Watched;
 /// If no descriptor is left.
 pub fn pipe() -> io::Result<(Sender, Receiver)> {
     let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    let (pipe, other) =
-        (Watched::of_nonblocking(writes), Watched::of_nonblocking(reads));
+    let (pipe, other) = (Watched::of_nonblocking(writes), Watched::of_nonblocking(reads));
     Ok((Sender { pipe }, Receiver { pipe: other }))
 }
 
