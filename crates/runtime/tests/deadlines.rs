@@ -28,6 +28,7 @@ const MUCH: usize = 64 << 20;
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// An operation that has been prepared, and the values that it needs.
 type Operation = Boxed<()>;
+type Prepare = fn(State) -> Boxed<Operation>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -54,7 +55,7 @@ macro_rules! operations {
         vec![$((
             stringify!($name),
             $ends,
-            (|state| Box::pin($name(state))) as fn(State) -> Boxed<Operation>,
+            (|state| Box::pin($name(state))) as Prepare,
         )),*]
     };
 }
@@ -65,7 +66,7 @@ in_every_world! {
     gathered_waits_end_beside_a_sleep
 }
 
-fn operations() -> Vec<(&'static str, Ends, fn(State) -> Boxed<Operation>)> {
+fn operations() -> Vec<(&'static str, Ends, Prepare)> {
     operations! {
         Soon read
         Soon read_exact

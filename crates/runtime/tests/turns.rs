@@ -72,9 +72,10 @@ in_every_world! {
 }
 
 type Busy = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Begin = fn(Arc<Watch>) -> Busy;
 
 /// The busy tasks, each with a name and the most operations between a byte and its echo.
-fn busy_tasks() -> Vec<(&'static str, u32, fn(Arc<Watch>) -> Busy)> {
+fn busy_tasks() -> Vec<(&'static str, u32, Begin)> {
     // The rest of one turn, and the next turn: the echo is queued behind the busy task.
     let budgeted = 2 * BUDGET + 2;
     // Each turn of these is one operation or two. The loop looks at the poller after each turn.
@@ -216,7 +217,7 @@ fn ping(address: SocketAddr) {
 }
 
 /// The watch of a busy task, after the client has had all its replies.
-async fn beside(busy: fn(Arc<Watch>) -> Busy, bound: u32) -> Arc<Watch> {
+async fn beside(busy: Begin, bound: u32) -> Arc<Watch> {
     let (mut listener, address) = listener();
     let client = std::thread::spawn(move || ping(address));
     let (mut stream, _) = listener.accept().await.unwrap();

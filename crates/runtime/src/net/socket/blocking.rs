@@ -9,7 +9,7 @@ use duality_poller::Direction;
 use rustix::net::sockopt::{self, Timeout};
 
 use super::{Access, Done, Moved, Socket, TimeLimit};
-use crate::drain::{DrainTarget, Listed};
+use crate::drain::{self, DrainTarget, Listed};
 use crate::places::{self, Place, SILENCE};
 use crate::visibility::{self, Wait, thread_slots};
 use crate::wait::{Waited, ambient_deadline};
@@ -92,7 +92,13 @@ impl Socket {
                     self.is_new &= direction == Direction::Write;
                     return Poll::Ready(Ok(Done::Moved(moved.value)));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && at_once => {}
+                // At a drain, a listener has accepted all connections then.
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && at_once
+                        && !(direction == Direction::Read
+                            && self.ends_at_drain.is_some()
+                            && drain::requested()) => {}
                 // A signal has ended connect(2), or another handle of the connection has put it
                 // into non-blocking mode.
                 Err(error)
