@@ -43,8 +43,9 @@ pub(crate) fn metadata(manifest: &Path, arguments: &[OsString]) -> Result<Value,
     serde_json::from_slice(&output).map_err(|error| format!("cargo metadata: {error}"))
 }
 
-/// Runs `cargo check`, with its progress on standard error: on the packages that the arguments name,
-/// and otherwise on all. Returns its messages, one a line, and whether it succeeded.
+/// Runs `cargo check` on the packages that the arguments name, and otherwise on all.
+///
+/// Its progress is on standard error. Returns its messages, one a line, and whether it succeeded.
 pub(crate) fn check(manifest: &Path, arguments: &[OsString]) -> Result<(String, bool), Failure> {
     let mut command = cargo("check");
     command.args(["--locked", "--keep-going", "--message-format", "json"]);

@@ -110,8 +110,8 @@ impl Drop for Sleep {
 /// waits.
 ///
 /// In every world, this works for this crate's operations, and for loops of operations that never
-/// have to wait. A kernel thread that blocks in a read or a write leaves it too. Offloaded work goes
-/// on without its task. A task that computes without any operation is not interrupted.
+/// have to wait. A kernel thread that blocks in a read or a write leaves it too. Offloaded work
+/// goes on without its task. A task that computes without any operation is not interrupted.
 ///
 /// ```
 /// # use duality_runtime as duality;

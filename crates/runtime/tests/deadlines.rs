@@ -1,5 +1,5 @@
-//! A time limit ends each operation that waits, in every world: in a wait, in a loop that never
-//! has to wait, and where the limit has passed before.
+//! A time limit ends each operation that waits, in every world. The limit passes in a wait, in a
+//! loop that never has to wait, or before the operation.
 //!
 //! Each operation is tried in two states. A *stuck* one never comes to its end. A *ready* one can
 //! end at once.
@@ -154,7 +154,7 @@ async fn pair() -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// A connection whose first end can read a byte, if that is asked for.
+/// A connection. Its first end can read a byte, if that is asked for.
 async fn readable(state: State) -> (TcpStream, TcpStream) {
     let (client, mut server) = pair().await;
     if state == Ready {

@@ -1,8 +1,8 @@
-//! A stream that tells whether a reader has read all that has come, and that keeps the end of the
-//! input from a reader for a while.
+//! A stream that tells whether a reader has read all that has come. It keeps the end of the input
+//! from the reader for a while.
 //!
-//! hyper takes the end of the input for a client that has left, and drops the request under way. But
-//! a client may end its side alone, after its last request. So the end comes to hyper after the
+//! hyper takes the end of the input for a client that has left, and drops the request under way.
+//! But a client may end its side alone, after its last request. So the end comes to hyper after the
 //! reply, or after [`PATIENCE`] if the reply takes longer.
 //!
 //! At a drain, hyper closes an idle connection at once. A request may have come by then that hyper
@@ -32,7 +32,7 @@ pub(crate) trait Quiet {
     fn has_ended(&self) -> bool;
 }
 
-/// The time for which a request goes on whose client may have left.
+/// The time for which a request goes on after its client may have left.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Quiet for OurStream {

@@ -1,5 +1,5 @@
-//! A descriptor whose operations wait: those of [`SharedDescriptor`], as tokio would have them. Each
-//! counts in the budget of the task, and only code of a runtime can make one.
+//! A descriptor with operations that wait: those of [`SharedDescriptor`], as tokio would have them.
+//! Each counts in the budget of the task, and only code of a runtime can make one.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -42,8 +42,7 @@ use crate::gather;
 use crate::thread_waker::with_waker_of_this_thread;
 use crate::visibility::survey::TaskReport;
 use crate::visibility::{self, Label, Wait, thread_slots, waits};
-use crate::wait::{Ambient, Waited, ambient_deadline, earlier, set_ambient};
-use crate::world::budget::BUDGET;
+use crate::wait::{Ambient, BUDGET, Waited, ambient_deadline, earlier, set_ambient};
 
 pub use reactor::Reactor;
 pub(crate) use reactor::Source;

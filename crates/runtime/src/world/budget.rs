@@ -21,10 +21,7 @@ use std::time::Instant;
 
 use super::Here;
 use crate::gather::leave_turn;
-use crate::wait::{Ambient, Waited, ambient};
-
-/// The most operations that a task may complete in one turn.
-pub(crate) const BUDGET: u32 = 64;
+use crate::wait::{Ambient, BUDGET, Waited, ambient};
 
 thread_local! {
     /// The rest of the budget of a kernel thread in the block world. Only a task with a time limit

@@ -171,7 +171,7 @@ pub(crate) fn run<R>(
     without_blocking(body)
 }
 
-/// Calls `body`, in which the genuine tokio's calls that block, such as `blocking_recv`, panic. On a
+/// Calls `body`. In it, the genuine tokio's calls that block panic, such as `blocking_recv`. On a
 /// loop they would wait for ever for other tasks of the loop.
 ///
 /// The genuine tokio forbids them within its own runtimes. So this kernel thread waits on one that

@@ -1,4 +1,4 @@
-//! A program whose task holds its loop: it sleeps as a thread does.
+//! A program with a task that holds its loop: the task sleeps as a thread does.
 
 use std::thread;
 use std::time::Duration;

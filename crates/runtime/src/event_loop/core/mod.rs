@@ -38,7 +38,7 @@ use crate::memory::Reserve;
 use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
-use crate::world::budget::BUDGET;
+use crate::wait::BUDGET;
 
 pub(crate) struct Core {
     world: LoopWorld,

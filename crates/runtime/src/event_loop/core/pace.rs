@@ -7,10 +7,9 @@
 //! ```
 //!
 //! A look costs a system call, as much as a hundred switches between tasks that only wake one
-//! another. A reading of the clock costs as much as seven. So the clock is read once in a stride,
-//! and a stride is as many turns as lately took a slice. If turns are long, a stride is one turn. So
-//! a task that is always ready holds up sockets and timers for two slices, or for its own turn, and
-//! a turn has a [budget](crate::world::budget).
+//! another. A reading of the clock costs as much as seven. So the clock is read once in a stride.
+//! A stride is as many turns as lately took a slice, and one turn if turns are long. So a busy task
+//! holds up sockets and times for two slices, or for its own turn. A turn has a budget, too.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
