@@ -1,5 +1,5 @@
-//! A busy task, which never has to wait, does not keep the other tasks of its loop from their turns.
-//! It gives way after a bounded number of operations, and the loop then looks at its poller.
+//! A busy task, which never has to wait, does not keep the other tasks of its loop from a turn. It
+//! gives way after a bounded number of operations, and the loop then looks at its poller.
 //!
 //! ```text
 //!   client (a kernel thread) ──a byte──▶ echo ──a byte──▶ client
