@@ -14,11 +14,13 @@ pub(crate) const ABOUT: &str =
 const CRATE: &str = "patch/tokio";
 const PROGRAMS: &str = "patch/try";
 const ECOSYSTEM: &str = "patch/ecosystem";
+/// A program with a `Cargo.lock` of old versions, as a user may have.
+const LOCKED: &str = "patch/locked";
 /// The package, and the program, of `cargo duality`.
 const COMMAND: &str = "cargo-duality";
 
 /// The crate, the programs of its tests, and the crates that must compile against it.
-pub(crate) const FOLDERS: [&str; 3] = [CRATE, PROGRAMS, ECOSYSTEM];
+pub(crate) const FOLDERS: [&str; 4] = [CRATE, PROGRAMS, ECOSYSTEM, LOCKED];
 
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     // The three build many of the same crates.
@@ -45,9 +47,11 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
             other => return other,
         }
     }
-    match execute(&mut cargo(ECOSYSTEM, &["check"])) {
-        Passed => {}
-        other => return other,
+    for folder in [ECOSYSTEM, LOCKED] {
+        match execute(&mut cargo(folder, &["check"])) {
+            Passed => {}
+            other => return other,
+        }
     }
     match execute(cargo_command(workspace).args(["build", "--locked", "--package", COMMAND])) {
         Passed => {}

@@ -43,15 +43,27 @@ pub(crate) fn metadata(manifest: &Path, arguments: &[OsString]) -> Result<Value,
     serde_json::from_slice(&output).map_err(|error| format!("cargo metadata: {error}"))
 }
 
-/// Runs `cargo check`, with its progress on standard error. Returns its messages, one a line, and
-/// whether it succeeded.
+/// Runs `cargo check` on the packages that the arguments name, and otherwise on all.
+///
+/// Its progress is on standard error. Returns its messages, one a line, and whether it succeeded.
 pub(crate) fn check(manifest: &Path, arguments: &[OsString]) -> Result<(String, bool), Failure> {
     let mut command = cargo("check");
-    command.args(["--locked", "--workspace", "--keep-going", "--message-format", "json"]);
+    command.args(["--locked", "--keep-going", "--message-format", "json"]);
+    if !name_packages(arguments) {
+        command.arg("--workspace");
+    }
     command.arg("--manifest-path").arg(manifest).args(arguments);
     command.stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = command.output().map_err(|error| Failure::failed(unavailable(&error)))?;
     Ok((String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success()))
+}
+
+/// Whether the arguments choose packages. cargo ignores the choice beside `--workspace`.
+fn name_packages(arguments: &[OsString]) -> bool {
+    arguments.iter().map(|argument| argument.to_string_lossy()).any(|argument| {
+        let is_short = argument.starts_with("-p");
+        is_short || argument == "--package" || argument.starts_with("--package=")
+    })
 }
 
 fn unavailable(error: &std::io::Error) -> String {
@@ -68,6 +80,17 @@ fn in_one_line(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_choice_of_packages_is_known() {
+        let name = |arguments: &[&str]| {
+            name_packages(&Vec::from_iter(arguments.iter().map(OsString::from)))
+        };
+        let chosen = [&["-p", "shop"], &["--package", "shop"], &["--tests", "-pshop"]];
+        assert!(chosen.into_iter().all(|arguments| name(arguments)));
+        assert!(name(&["--package=shop"]));
+        assert!(!name(&["--profile", "release"]) && !name(&["--all-targets"]) && !name(&[]));
+    }
 
     #[test]
     fn an_error_becomes_one_line() {

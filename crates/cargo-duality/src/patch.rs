@@ -69,8 +69,7 @@ mod tests {
     #[test]
     fn the_lines_are_those_of_the_page() {
         let page = std::fs::read_to_string(root().join("docs/tokio-patch.md")).unwrap();
-        let bytes = page.split("version = \"=").nth(1).unwrap().split('"').next().unwrap();
-        assert!(page.contains(&Source::Git.lines(Some(bytes))), "{bytes}");
+        assert!(page.contains(&Source::Git.lines(None)));
     }
 
     #[test]

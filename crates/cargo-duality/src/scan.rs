@@ -14,8 +14,7 @@ pub(crate) struct Note {
 }
 
 /// Settings without an effect, and what has one.
-const SETTINGS: [(&str, &str); 5] = [
-    ("worker_threads", "DUALITY_LOOPS sets the number of loops"),
+const SETTINGS: [(&str, &str); 4] = [
     ("event_interval", "a loop decides by itself"),
     ("global_queue_interval", "a loop decides by itself"),
     ("max_io_events_per_tick", "the poller decides"),
@@ -90,14 +89,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("src")).unwrap();
         fs::create_dir_all(folder.path().join("target")).unwrap();
-        let text = "// .worker_threads(4)\n#[tokio::main(worker_threads = 4)]\nfn main() {\n\
-                    let worker_threads = 4;\nbuilder\n    .event_interval(61);\n}\n";
+        let text = "// .event_interval(4)\n#[tokio::main(worker_threads = 4)]\nfn main() {\n\
+                    let event_interval = 4;\nbuilder\n    .event_interval(61);\n}\n";
         fs::write(folder.path().join("src/main.rs"), text).unwrap();
         fs::write(folder.path().join("target/made.rs"), text).unwrap();
         let notes = notes([folder.path()].into_iter(), folder.path());
         let found: Vec<_> = notes.iter().map(|note| (&*note.file, note.line)).collect();
-        assert_eq!(found, [("src/main.rs", 2), ("src/main.rs", 6)]);
-        assert!(notes[0].text.contains("DUALITY_LOOPS"), "{notes:?}");
+        assert_eq!(found, [("src/main.rs", 6)]);
+        assert!(notes[0].text.contains("a loop decides"), "{notes:?}");
     }
 
     #[test]

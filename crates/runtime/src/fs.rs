@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::{Errno, pread, pwrite};
 
+use crate::world::budget::budgeted;
 use crate::{task, time};
 
 /// The longest wait for a descriptor, and the time between two attempts.
@@ -197,6 +198,7 @@ impl File {
     /// The errors of `fstat(2)`.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         // In place in every world: opening the file has read the data of the answer.
+        budgeted().await;
         self.metadata_now()
     }
 

@@ -119,16 +119,16 @@ impl Place<'_> {
 /// is on its way.
 fn left(connection: BorrowedFd<'_>) -> Option<Duration> {
     let info = tcp_info(connection)?;
-    if info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0 {
+    if info.unacked > 0 || info.notsent_bytes > 0 {
         return None;
     }
     // Both times count from the start of a connection without traffic.
-    let [received, sent] = [info.tcpi_last_data_recv, info.tcpi_last_data_sent]
+    let [received, sent] = [info.last_data_recv, info.last_data_sent]
         .map(|milliseconds| Duration::from_millis(milliseconds.into()));
     // A later request may have begun long after the last reply, and have come in two pieces.
-    let in_pieces = info.tcpi_data_segs_out == 0 || READS.get() >= MANY_READS;
+    let in_pieces = info.data_segs_out == 0 || READS.get() >= MANY_READS;
     let is_slow = in_pieces
         && sent >= SLOW
-        && info.tcpi_bytes_received < LEAST_RATE.saturating_mul(sent.as_secs());
+        && info.bytes_received < LEAST_RATE.saturating_mul(sent.as_secs());
     Some(if is_slow { Duration::ZERO } else { SILENCE.saturating_sub(received.min(sent)) })
 }

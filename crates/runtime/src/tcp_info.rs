@@ -1,12 +1,42 @@
 //! The kernel's information on a TCP socket.
 
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The first numbers of the kernel's `struct tcp_info` (linux/tcp.h), in its order.
+///
+/// The crate libc has the struct too, but its versions differ in how many numbers they know.
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct TcpInfo {
+    pub(crate) state: u8,
+    _flags: [u8; 7],
+    _limits: [u32; 4],
+    pub(crate) unacked: u32,
+    _losses: [u32; 4],
+    pub(crate) last_data_sent: u32,
+    _last_ack_sent: u32,
+    pub(crate) last_data_recv: u32,
+    _path: [u32; 3],
+    pub(crate) rtt: u32,
+    _windows: [u32; 8],
+    _pacing: [u64; 2],
+    _bytes_acked: u64,
+    pub(crate) bytes_received: u64,
+    _segs: [u32; 2],
+    pub(crate) notsent_bytes: u32,
+    _min_rtt: u32,
+    _data_segs_in: u32,
+    pub(crate) data_segs_out: u32,
+}
+
+const _: () = assert!(offset_of!(TcpInfo, rtt) == offset_of!(libc::tcp_info, tcpi_rtt));
+const _: () = assert!(offset_of!(TcpInfo, bytes_received) == 128 && size_of::<TcpInfo>() == 160);
 
 /// The numbers of a TCP socket (`TCP_INFO` of `tcp(7)`). `None` if the descriptor is no TCP socket.
 /// An older kernel leaves unknown numbers at 0.
-pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<libc::tcp_info> {
-    // SAFETY: all zeroes is a valid `tcp_info`, which consists of numbers.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
+    let mut info = TcpInfo::default();
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to `info`, and the length to `length`.
     let outcome = unsafe {
@@ -19,4 +49,32 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<libc::tcp_info> {
         )
     };
     (outcome == 0).then_some(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(tcp_info(listener.as_fd()).unwrap().unacked, 1, "one waits to be accepted");
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(&[1; 123]).unwrap();
+        server.read_exact(&mut [0; 123]).unwrap();
+        let (sent, received) =
+            (tcp_info(client.as_fd()).unwrap(), tcp_info(server.as_fd()).unwrap());
+        assert_eq!((received.bytes_received, sent.data_segs_out), (123, 1));
+        assert_eq!(
+            (received.state, received.notsent_bytes),
+            (1, 0),
+            "established, nothing to send"
+        );
+        assert!(sent.rtt > 0 && tcp_info(std::io::stdin().as_fd()).is_none());
+    }
 }

@@ -80,6 +80,10 @@ impl Sleep {
     fn poll_gathered(&mut self, context: &Context<'_>) -> Poll<()> {
         let Some(deadline) = self.deadline else { return Poll::Pending };
         if world::now() >= deadline {
+            // SAFETY: the references end with this call.
+            if unsafe { Here::find() }.spend(context).is_some() {
+                return Poll::Pending;
+            }
             graph::depart();
             return Poll::Ready(());
         }
@@ -105,8 +109,9 @@ impl Drop for Sleep {
 /// Runs `future`. If it is not done when `limit` has passed since this call, drops it where it
 /// waits.
 ///
-/// In every world, this works for waits by this crate's operations. A kernel thread that blocks in
-/// a read leaves the read too. A task that computes without waiting is not interrupted.
+/// In every world, this works for this crate's operations, and for loops of operations that never
+/// have to wait. A kernel thread that blocks in a read or a write leaves it too. Offloaded work
+/// goes on without its task. A task that computes without any operation is not interrupted.
 ///
 /// ```
 /// # use duality_runtime as duality;

@@ -3,6 +3,9 @@
 use std::cell::Cell;
 use std::time::Instant;
 
+/// The most operations that a task may complete in one turn (`world/budget.rs`).
+pub(crate) const BUDGET: u32 = 64;
+
 thread_local! {
     static AMBIENT: Cell<Ambient> = const { Cell::new(Ambient::Never) };
 }

@@ -226,7 +226,7 @@ async fn a_connect_can_time_out() {
     loop {
         match timeout(MOMENT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => queued.push(stream),
-            Ok(Err(error)) => break assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+            Ok(Err(error)) => panic!("{error}"),
             Err(Elapsed) => break,
         }
         assert!(queued.len() < 100, "a queue of 0 took 100 connections");

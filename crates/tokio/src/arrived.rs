@@ -1,8 +1,14 @@
-//! A stream that tells whether a reader has read all that has come.
+//! A stream that tells whether a reader has read all that has come. It keeps the end of the input
+//! from the reader for a while.
+//!
+//! hyper takes the end of the input for a client that has left, and drops the request under way.
+//! But a client may end its side alone, after its last request. So the end comes to hyper after the
+//! reply, or after [`PATIENCE`] if the reply takes longer.
 //!
 //! At a drain, hyper closes an idle connection at once. A request may have come by then that hyper
 //! has not read yet. So the server first [looks](Look::begin), and polls hyper until all is read.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,22 +18,38 @@ use std::task::{Context, Poll};
 use duality_runtime::net::TcpStream as OurStream;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use tokio::time::{Duration, Sleep, sleep};
 
+use crate::requests::UnderWay;
 use crate::socket::Socket;
 
 /// A connection that can be looked at without reading.
 pub(crate) trait Quiet {
     /// Whether neither bytes nor an end have come that have not been read.
     fn is_quiet(&self) -> bool;
+
+    /// Whether a read has found the end of the input.
+    fn has_ended(&self) -> bool;
 }
 
+/// The time for which a request goes on after its client may have left.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 impl Quiet for OurStream {
+    fn has_ended(&self) -> bool {
+        OurStream::has_ended(self)
+    }
+
     fn is_quiet(&self) -> bool {
         OurStream::is_quiet(self)
     }
 }
 
 impl Quiet for TokioIo<Socket> {
+    fn has_ended(&self) -> bool {
+        self.inner().has_ended()
+    }
+
     fn is_quiet(&self) -> bool {
         self.inner().is_quiet()
     }
@@ -76,12 +98,25 @@ impl Look {
 pub(crate) struct Arrived<I> {
     stream: I,
     look: Look,
+    under_way: UnderWay,
+    /// The end of the patience with a client that may have left.
+    patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl<I> Arrived<I> {
-    pub(crate) fn new(stream: I) -> (Self, Look) {
+    pub(crate) fn new(stream: I, under_way: UnderWay) -> (Self, Look) {
         let look = Look(Arc::new(AtomicU8::new(AWAY)));
-        (Self { stream, look: look.clone() }, look)
+        (Self { stream, look: look.clone(), under_way, patience: None }, look)
+    }
+
+    /// Waits until the reader may know of the end of the input.
+    #[cold]
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.under_way.is_any() {
+            return Poll::Ready(Ok(()));
+        }
+        let patience = self.patience.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
+        patience.as_mut().poll(context).map(Ok)
     }
 }
 
@@ -92,7 +127,13 @@ impl<I: Read + Quiet + Unpin> Read for Arrived<I> {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.stream.has_ended() {
+            return self.poll_end(context);
+        }
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if self.stream.has_ended() {
+            return self.poll_end(context);
+        }
         if !self.look.is_away() {
             let found = match read {
                 Poll::Ready(_) => Found::Bytes,

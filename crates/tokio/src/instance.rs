@@ -35,7 +35,7 @@ use crate::arrived::{Arrived, Found, Quiet};
 use crate::client::{Client, ClientInfo};
 use crate::drain::Closing;
 use crate::failure::of_connection;
-use crate::requests::{Answer, Requests};
+use crate::requests::{Answer, Reply, Requests};
 use crate::socket::{Security, Socket};
 use crate::streams::Streams;
 
@@ -199,10 +199,10 @@ where
     S::Error: Into<Box<dyn Error + Send + Sync>>,
     B: Body + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
-    E: HttpServerConnExec<Answer<S::Future>, B>,
+    E: HttpServerConnExec<Answer<S::Future>, Reply<B>>,
 {
     let begun = requests.begun().clone();
-    let (stream, look) = Arrived::new(stream);
+    let (stream, look) = Arrived::new(stream, requests.under_way().clone());
     let mut connection = pin!(builder.serve_connection_with_upgrades(stream, requests));
     let mut close = pin!(close);
     let ended = poll_fn(|context| match connection.as_mut().poll(context) {

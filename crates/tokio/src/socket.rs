@@ -22,7 +22,13 @@ pub(crate) struct Security {
 }
 
 /// A connection after its handshake.
-pub(crate) enum Socket {
+pub(crate) struct Socket {
+    stream: Stream,
+    /// Whether a read has found the end of the input.
+    has_ended: bool,
+}
+
+enum Stream {
     Plain(TcpStream),
     #[cfg(feature = "rustls")]
     Secure(Box<Secure>),
@@ -46,11 +52,11 @@ impl Security {
         use tokio::time::timeout;
         use tokio_rustls::TlsAcceptor;
 
-        let Some(acceptor) = self.acceptor else { return Ok(Socket::Plain(stream)) };
+        let Some(acceptor) = self.acceptor else { return Ok(Socket::of(Stream::Plain(stream))) };
         let handshake = Box::pin(TlsAcceptor::from(acceptor.config()).accept(stream));
         let made = timeout(HANDSHAKE_TIME, handshake).await;
         match made.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
-            Ok(stream) => Ok(Socket::Secure(Box::new(stream))),
+            Ok(stream) => Ok(Socket::of(Stream::Secure(Box::new(stream)))),
             // Errors of the protocol are the client's, as on our streams.
             Err(error) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, error)),
         }
@@ -60,17 +66,26 @@ impl Security {
     #[cfg(not(feature = "rustls"))]
     #[expect(clippy::unused_async, reason = "the build with TLS waits here")]
     pub(crate) async fn begin(self, stream: TcpStream) -> io::Result<Socket> {
-        Ok(Socket::Plain(stream))
+        Ok(Socket::of(Stream::Plain(stream)))
     }
 }
 
 impl Socket {
+    fn of(stream: Stream) -> Self {
+        Self { stream, has_ended: false }
+    }
+
+    /// Whether a read has found the end of the input.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// Whether neither bytes nor an end are in the kernel's buffer.
     pub(crate) fn is_quiet(&self) -> bool {
-        let stream = match self {
-            Self::Plain(stream) => stream,
+        let stream = match &self.stream {
+            Stream::Plain(stream) => stream,
             #[cfg(feature = "rustls")]
-            Self::Secure(stream) => stream.get_ref().0,
+            Stream::Secure(stream) => stream.get_ref().0,
         };
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(recv(stream, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))
@@ -78,10 +93,10 @@ impl Socket {
 
     /// The protocol that the handshake has agreed on.
     pub(crate) fn agreed_protocol(&self) -> Option<Vec<u8>> {
-        match self {
-            Self::Plain(_) => None,
+        match &self.stream {
+            Stream::Plain(_) => None,
             #[cfg(feature = "rustls")]
-            Self::Secure(stream) => stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec),
+            Stream::Secure(stream) => stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec),
         }
     }
 }
@@ -89,21 +104,25 @@ impl Socket {
 /// Calls a method of the stream.
 macro_rules! forward {
     ($socket:expr, $method:path $(, $argument:expr)*) => {
-        match $socket.get_mut() {
-            Socket::Plain(stream) => $method(Pin::new(stream) $(, $argument)*),
+        match &mut $socket.get_mut().stream {
+            Stream::Plain(stream) => $method(Pin::new(stream) $(, $argument)*),
             #[cfg(feature = "rustls")]
-            Socket::Secure(stream) => $method(Pin::new(stream) $(, $argument)*),
+            Stream::Secure(stream) => $method(Pin::new(stream) $(, $argument)*),
         }
     };
 }
 
 impl AsyncRead for Socket {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        forward!(self, AsyncRead::poll_read, context, buffer)
+        let room = buffer.remaining();
+        let read = forward!(self.as_mut(), AsyncRead::poll_read, context, buffer);
+        self.has_ended |=
+            matches!(read, Poll::Ready(Ok(()))) && room > 0 && buffer.remaining() == room;
+        read
     }
 }
 
@@ -125,10 +144,10 @@ impl AsyncWrite for Socket {
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
             #[cfg(feature = "rustls")]
-            Self::Secure(stream) => stream.is_write_vectored(),
+            Stream::Secure(stream) => stream.is_write_vectored(),
         }
     }
 

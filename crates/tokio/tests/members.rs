@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 
 use duality_architectures::{Architecture, Options, Registry};
@@ -24,6 +24,11 @@ macro_rules! members {
             #[test]
             fn answers_byte_for_byte() {
                 super::run(MEMBER, super::answers_byte_for_byte);
+            }
+
+            #[test]
+            fn answers_a_client_that_has_ended_its_side() {
+                super::run(MEMBER, super::answers_a_client_that_has_ended_its_side);
             }
 
             #[test]
@@ -210,6 +215,19 @@ fn answers_byte_for_byte(member: &[&str]) {
     assert_eq!(undated(&reply), format!("{head}content-length: {}\r\n\r\n{body}", body.len()));
     let reply = ask(&mut stream, &get("/none", &server), "content-length: 0\r\n");
     assert!(reply.starts_with("HTTP/1.1 404 Not Found\r\n"), "{reply}");
+}
+
+/// The end comes with the request, or while the application waits. `/spawned` waits for a task.
+fn answers_a_client_that_has_ended_its_side(member: &[&str]) {
+    let server = serve(member);
+    for (path, end) in [("/", "hello"), ("/spawned", "slept"), ("/none", "\r\n\r\n")] {
+        let mut stream = server.connect();
+        stream.write_all(get(path, &server).as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 ") && reply.ends_with(end), "{path}: {reply:?}");
+    }
 }
 
 fn gives_the_application_what_it_uses_of_tokio(member: &[&str]) {

@@ -1,7 +1,9 @@
-//! The budget of a task: the number of operations of tokio's channels and locks in one turn. A task
-//! without budget gives way, so that it cannot hold up its loop.
+//! The budget of a task: the number of operations in one turn, on channels, locks, sockets, times
+//! and other tasks. A task without budget gives way, and its loop looks at the poller. So it cannot
+//! hold up its loop.
 //!
-//! The genuine tokio counts in a thread-local number, which its own executors set. Its interface
+//! The genuine tokio's channels and locks count, so all else counts with them. The genuine tokio
+//! counts in a thread-local number, which its own executors set. Its interface
 //! has no call that sets the number. But the drop of a [`RestoreOnPending`] puts the number back
 //! that `poll_proceed` found. So each kernel thread keeps one that found the full budget.
 
@@ -9,10 +11,11 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
+use duality_runtime::task::end_round;
 use real::task::LocalSet;
-use real::task::coop::{RestoreOnPending, poll_proceed, unconstrained};
+use real::task::coop::{RestoreOnPending, has_budget_remaining, poll_proceed, unconstrained};
 
 thread_local! {
     static FULL: Cell<Option<RestoreOnPending>> = const { Cell::new(None) };
@@ -25,8 +28,23 @@ pub(crate) fn with_budget<R>(
 ) -> R {
     without_budget(context, |context| {
         refill(context);
-        turn(context)
+        let result = turn(context);
+        if !has_budget_remaining() {
+            end_round();
+        }
+        result
     })
+}
+
+/// Calls `operation` as one of the task's operations. Without budget, the task gives way instead.
+#[inline]
+pub(crate) fn counted<T>(context: &Context<'_>, operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
+    let budget = ready!(poll_proceed(&mut Context::from_waker(context.waker())));
+    let polled = operation();
+    if polled.is_ready() {
+        budget.made_progress();
+    }
+    polled
 }
 
 /// Calls `turn` without a limit. The budget of the caller is what it was, afterwards.

@@ -31,6 +31,9 @@ mod scheduler;
 pub mod signal;
 pub mod task;
 pub mod time;
+#[expect(unsafe_code, reason = "an address of a place in the program goes to another thread")]
+mod watchdog;
+mod watched;
 mod world;
 
 pub use real::{join, main, pin, select, sync, task_local, test, try_join};

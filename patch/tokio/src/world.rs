@@ -2,7 +2,9 @@
 
 use std::env;
 use std::io;
+use std::num::NonZeroUsize;
 use std::process;
+use std::thread;
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, LoopWorld};
@@ -10,6 +12,7 @@ use duality_runtime::log;
 
 const VARIABLE: &str = "DUALITY_WORLD";
 const LOOPS: &str = "DUALITY_LOOPS";
+const MOST_LOOPS: usize = 512;
 
 /// The worlds, by their names.
 const WORLDS: [(&str, World); 6] = [
@@ -63,18 +66,21 @@ impl World {
     }
 }
 
-/// The number of loops of a multi-threaded runtime: `DUALITY_LOOPS`, 1 by default. A wrong number
-/// ends the process.
-pub(crate) fn loops() -> usize {
-    let Some(text) = env::var_os(LOOPS) else { return 1 };
+/// The number of loops of a multi-threaded runtime: `DUALITY_LOOPS`, otherwise as many as the
+/// program wants, and by default one for each processor. A wrong number ends the process.
+pub(crate) fn loops(wanted: Option<usize>) -> usize {
+    let Some(text) = env::var_os(LOOPS) else {
+        let processors = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        return wanted.unwrap_or_else(processors).min(MOST_LOOPS);
+    };
     let number = text.to_str().and_then(|text| text.parse().ok());
-    match number.filter(|number| (1..=512).contains(number)) {
+    match number.filter(|number| (1..=MOST_LOOPS).contains(number)) {
         Some(number) => number,
         None => misuse(&format!("{LOOPS}={} is no number from 1 to 512", text.to_string_lossy())),
     }
 }
 
-fn misuse(line: &str) -> ! {
+pub(crate) fn misuse(line: &str) -> ! {
     log::tell(line);
     process::exit(2)
 }

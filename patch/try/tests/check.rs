@@ -20,9 +20,11 @@ tokio = { version = \"1\", features = [\"macros\", \"process\", \"rt-multi-threa
 ";
 
 const WORKS: &str = "\
-#[tokio::main(worker_threads = 2)]
-async fn main() {
-    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+fn main() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.event_interval(61).enable_all();
+    let soon = async { tokio::time::sleep(std::time::Duration::from_millis(1)).await };
+    builder.build().unwrap().block_on(soon);
 }
 ";
 
@@ -89,7 +91,7 @@ fn a_workspace_is_checked_before_it_is_patched() {
     let output = check(&command, &workspace, &["--json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(output.status.success() && found["works"] == true, "{output:?}");
-    assert_eq!(found["notes"][0]["line"], 1, "worker_threads has no effect: {found}");
+    assert_eq!(found["notes"][0]["line"], 3, "event_interval has no effect: {found}");
     let version = found["bytes"].as_str().unwrap();
     assert!(found["lines"].as_str().unwrap().contains(version), "{found}");
     assert!(fs::read(workspace.join("Cargo.lock")).unwrap() == lock, "the lock stays as it was");

@@ -11,6 +11,7 @@ use common::{Server, command, run, without_date};
 
 const SHOP: &str = env!("CARGO_BIN_EXE_shop");
 const PIECES: &str = env!("CARGO_BIN_EXE_pieces");
+const HELD: &str = env!("CARGO_BIN_EXE_held");
 
 in_every_world! {
     pieces_find_the_same
@@ -42,6 +43,7 @@ a_name_is_looked_up: true true
 a_proxy: questionanswer (8, 6)
 sleeps_and_resets: ((), ())
 intervals: 5
+what_is_always_ready_gives_way: ticks sleeps messages locks bytes yields
 queues_of_delays: first second
 time_outs_leave_no_bytes_behind: 200
 channels: [1225, 1225, 1225, 1225] 49
@@ -69,6 +71,9 @@ files: one TWO three \" three\" {\"copy\", \"file\"}
 yields: 3000
 tokens_of_threads: (3, 7)
 blocking_where_it_may: (5, true)
+blocking_where_it_may_not: true true true true Some(5) 7
+nothing_waits_outside: [true, true, true, true]
+large_futures: 262144 524288 786432
 queued_blocking_work: 5
 runtimes_of_threads: 4
 local_guards: (3, true)
@@ -204,12 +209,30 @@ fn no_thread_is_tokios(world: &str) {
     assert!(!names.iter().any(|name| name.starts_with("tokio")), "{names:?}");
     if world != "threads" {
         let distinct: BTreeSet<_> = names.iter().map(String::as_str).collect();
-        // The program's thread, the loop's, and those of `spawn_blocking`.
-        assert_eq!(distinct, BTreeSet::from(["duality", "shop"]), "{names:?}");
-        assert!(names.len() <= 4, "{names:?}");
+        // The program's thread, the loops', those of `spawn_blocking`, and the watchdog.
+        assert_eq!(distinct, BTreeSet::from(["duality", "duality-stalls", "shop"]), "{names:?}");
+        let loops = std::thread::available_parallelism().unwrap().get();
+        assert!(names.len() <= 4 + loops, "{names:?}");
     }
     drop(streams);
     assert_eq!(server.end("TERM"), "ended\n");
+}
+
+/// tokio's words, and those of the watchdog, in a program that holds its loop up.
+#[test]
+fn a_task_that_holds_its_loop_is_named() {
+    for world in ["epoll", "uthreads"] {
+        let mut held = command(HELD, world);
+        let output = run(held.env("DUALITY_LOOPS", "1").env("DUALITY_STALL", "50"), "");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        let names = |line: &str| {
+            line.contains("stall: task ") && line.contains(", spawned at src/bin/held.rs:")
+        };
+        assert!(told.lines().any(names), "{told}");
+        let silent = run(held.env("DUALITY_STALL", "0"), "");
+        assert_eq!(String::from_utf8_lossy(&silent.stderr), "");
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ use crate::gather;
 use crate::thread_waker::with_waker_of_this_thread;
 use crate::visibility::survey::TaskReport;
 use crate::visibility::{self, Label, Wait, thread_slots, waits};
-use crate::wait::{Ambient, Waited, ambient_deadline, earlier, set_ambient};
+use crate::wait::{Ambient, BUDGET, Waited, ambient_deadline, earlier, set_ambient};
 
 pub use reactor::Reactor;
 pub(crate) use reactor::Source;
@@ -109,6 +109,7 @@ fn start(group: &Arc<Group>, connection: Option<u64>, future: BoxedFuture) {
         passed: AtomicU32::new(0),
         priority: AtomicU32::new(0),
         leaves: AtomicBool::new(false),
+        budget: AtomicU32::new(BUDGET),
         number,
         slot: AtomicU32::new(NO_SLOT),
         is_queued: AtomicBool::new(true),
@@ -217,6 +218,8 @@ pub(crate) struct TaskState {
     priority: AtomicU32,
     /// The running block is over: the task leaves, and must be dispatched at once.
     leaves: AtomicBool,
+    /// The rest of the [budget](crate::world::budget) of the running block.
+    budget: AtomicU32,
     /// The number of tasks before this one.
     number: u64,
     /// The place among the tasks of the reactor, if its waits suspend.
@@ -253,6 +256,20 @@ impl TaskState {
     /// The task must return `Pending`, and be dispatched again at once.
     pub(crate) fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// Spends a unit of the block's budget. False if nothing is left.
+    pub(crate) fn spend(&self) -> bool {
+        let left = self.budget.load(Ordering::Relaxed);
+        // Without a unit, one is left for another future of the task, which a combinator may poll
+        // next.
+        self.budget.store(left.checked_sub(1).unwrap_or(1), Ordering::Relaxed);
+        left > 0
+    }
+
+    /// Takes back a unit that was just spent.
+    pub(crate) fn refund(&self) {
+        self.budget.store(self.budget.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// The reactor for the task's waits, if they suspend.
@@ -333,6 +350,7 @@ impl Future for BlockByBlock {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Self { future, state } = self.get_mut();
         let _running = running::enter(Some(state));
+        state.budget.store(BUDGET, Ordering::Relaxed);
         let outer = set_ambient(Ambient::Never);
         let polled = match (&mut *future, &state.group.waits) {
             (None, _) => Poll::Ready(()),

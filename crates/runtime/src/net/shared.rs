@@ -12,6 +12,9 @@
 //! reports readiness. The first loop watches the descriptor itself, and each further loop watches a
 //! duplicate. So a task may go on with the descriptor on any kernel thread, and no wait is lost.
 //!
+//! The operations do not count in the task's budget. The crate with the other library's interface
+//! has that library's way to count.
+//!
 //! A loop names one waiting task for each direction. Other waiting tasks, and tasks of combinators,
 //! stand in a [`Crowd`], which the event wakes as a whole.
 
@@ -177,10 +180,6 @@ impl SharedDescriptor {
         let token = self.token_on(core);
         // After the event that began a drain, no further event may come for the same bytes.
         if token.is_none_or(|token| !core.exhausted(token, direction)) || core.draining() {
-            if !core.spend() {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
             match attempted(|| attempt(self.as_fd())) {
                 Poll::Ready(Ok(value)) => {
                     if let Some(token) = token

@@ -178,7 +178,7 @@ impl Socket {
             Here::Block if gathers() => {
                 return self.poll_gathered(context, direction, time_limit, attempt);
             }
-            Here::Block => return self.poll_blocking(direction, time_limit, attempt),
+            Here::Block => return self.poll_blocking(context, direction, time_limit, attempt),
             Here::Reactor(task, reactor) => {
                 let running = (task, reactor);
                 return self.poll_suspended(running, context, direction, time_limit, attempt);
@@ -315,8 +315,17 @@ impl Socket {
         let (sends_at_once, by_system_calls) = (self.duplicated, self.by_system_calls);
         let channel = self.channel.as_deref();
         let descriptor = self.as_fd();
-        let may_begin = false;
-        Access { descriptor, ring, sends_at_once, by_system_calls, channel, drains, may_begin }
+        let (may_begin, at_once) = (false, false);
+        Access {
+            descriptor,
+            ring,
+            sends_at_once,
+            by_system_calls,
+            channel,
+            drains,
+            may_begin,
+            at_once,
+        }
     }
 
     /// Registers the socket with this loop, from any world. System calls must not block. But a ring

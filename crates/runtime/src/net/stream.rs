@@ -15,12 +15,12 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::Location;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duality_poller::Direction;
 use rustix::fs::sendfile;
 use rustix::io::Errno;
-use rustix::net::sockopt::{self, Timeout};
+use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getpeername, socket_with};
 
 pub use halves::{ReadHalf, WriteHalf};
@@ -32,7 +32,6 @@ use super::socket::{Access, Done, Moved, Socket, TimeLimit, count_written, nonbl
 use crate::drain::DrainTarget;
 use crate::fs;
 use crate::visibility::{Client, graph};
-use crate::wait::ambient_deadline;
 use crate::world::{self, World};
 
 /// The most bytes of one `sendfile(2)`, so that a large file shares the loop.
@@ -73,6 +72,8 @@ pub struct TcpStream {
     client: Option<Box<Client>>,
     /// The time limits of waits by the poll-style methods.
     limits: Option<Box<polled::Limits>>,
+    /// Whether a poll-style read has found the end of the input.
+    has_ended: bool,
 }
 
 impl fmt::Debug for TcpStream {
@@ -101,15 +102,21 @@ impl TcpStream {
     }
 
     fn from_socket(socket: Socket) -> Self {
-        Self { socket, read_timeout: None, write_timeout: None, client: None, limits: None }
+        Self {
+            socket,
+            read_timeout: None,
+            write_timeout: None,
+            client: None,
+            limits: None,
+            has_ended: false,
+        }
     }
 
     /// Opens a connection. `TCP_NODELAY` is set.
     ///
     /// # Errors
     ///
-    /// The errors of `connect(2)`. Also `TimedOut`: in the block world, a `time::timeout` around
-    /// the call ends it with this error.
+    /// The errors of `connect(2)`.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         Self::connect_with(address, &ConnectOptions::default()).await
     }
@@ -140,17 +147,6 @@ impl TcpStream {
         let descriptor = socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         options.apply(descriptor.as_fd())?;
-        // A kernel thread waits inside connect(2). The socket's own limit ends this wait, but an
-        // ambient deadline cannot.
-        let limit = (world::here() == World::Block).then(ambient_deadline).flatten();
-        if let Some(deadline) = limit {
-            let left = deadline.saturating_duration_since(Instant::now());
-            sockopt::set_socket_timeout(
-                &descriptor,
-                Timeout::Send,
-                Some(left.max(Duration::from_millis(1))),
-            )?;
-        }
         let mut stream = Self::from_socket(Socket::new(descriptor, nonblocking));
         let mut started = false;
         let mut attempt = |descriptor: BorrowedFd<'_>| {
@@ -171,9 +167,6 @@ impl TcpStream {
             }
         };
         stream.operate(Direction::Write, |socket| socket.call(&mut attempt)).await?;
-        if limit.is_some() {
-            sockopt::set_socket_timeout(&stream, Timeout::Send, None)?;
-        }
         Ok(stream)
     }
 

@@ -8,6 +8,7 @@ use super::permits::Permits;
 use super::wait_queue::{Position, WaitQueue, Wake, Want};
 use crate::visibility::graph;
 use crate::visibility::{self, Wait};
+use crate::world::budget::budgeted;
 
 /// A number of permits that tasks take and give back.
 ///
@@ -58,6 +59,7 @@ impl Semaphore {
     pub fn acquire(&self) -> impl Future<Output = Permit<'_>> {
         graph::arrive("lock", Location::caller());
         async {
+            budgeted().await;
             if !self.permits.take() {
                 self.waiters.until(&self.permits).await;
             }

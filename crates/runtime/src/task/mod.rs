@@ -7,6 +7,8 @@ mod several;
 #[doc(hidden)]
 pub mod thread;
 
+#[doc(hidden)]
+pub use crate::world::budget::end_round;
 pub use crate::world::gather::gather;
 pub use abort::{AbortHandle, Aborted, abortable};
 pub use offload::offload;
@@ -45,6 +47,10 @@ pub use crate::blocks::BoxedFuture;
 const THREAD_STACK: thread::ThreadStack =
     thread::ThreadStack::fixed(256 * 1024, "the thread of a task");
 
+/// A larger future is put into a box before it is moved. Without optimisation, each function on the
+/// way has a copy of its own on the spawning task's stack.
+const LARGE: usize = if cfg!(debug_assertions) { 2048 } else { 16384 };
+
 /// Starts `future` as its own task. In the block world and in a work pool, the task is a kernel
 /// thread. On a loop, it is a user-level thread or a state machine. In a staged server, it is
 /// another task of the server.
@@ -67,6 +73,17 @@ const THREAD_STACK: thread::ThreadStack =
 ///
 /// If there is no thread, stack or memory for the task.
 pub fn spawn<F>(future: F) -> io::Result<JoinHandle<F::Output>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    match size_of::<F>() > LARGE {
+        true => spawn_as_it_is(Box::pin(future)),
+        false => spawn_as_it_is(future),
+    }
+}
+
+fn spawn_as_it_is<F>(future: F) -> io::Result<JoinHandle<F::Output>>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,

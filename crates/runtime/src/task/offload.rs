@@ -21,7 +21,9 @@ use crate::event_loop::core::Core;
 use crate::event_loop::current;
 use crate::visibility::graph;
 use crate::visibility::{self, Wait};
+use crate::wait::{Ambient, ambient};
 use crate::world;
+use crate::world::budget::budgeted;
 
 #[cfg(all(test, loom))]
 use loom::sync as shim;
@@ -73,7 +75,10 @@ pub(crate) fn on_disk<T: Send + 'static>(
     async {
         let in_place = |core: Option<&Core>| core.is_some_and(|core| core.options().disk_in_place);
         let result = match current::with_loop(in_place) {
-            true => work(),
+            true => {
+                budgeted().await;
+                work()
+            }
             false => run(work).await,
         };
         graph::depart();
@@ -108,8 +113,10 @@ pub fn offload<T: Send + 'static>(
 
 async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     // A staged server also runs the work in place. Each stage has a pool of threads, and work that
-    // holds up one thread holds up no other stage.
-    if current::with_loop(|core| core.is_none()) {
+    // holds up one thread holds up no other stage. But no time limit ends work in place, and no
+    // other wait of the task goes on beside it.
+    if current::with_loop(|core| core.is_none()) && ambient() == Ambient::Never {
+        budgeted().await;
         return work();
     }
     visibility::count(|counters| counters.offloads.add(1));

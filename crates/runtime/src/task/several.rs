@@ -9,8 +9,12 @@ use pin_project_lite::pin_project;
 /// Waits until the first of several futures is ready, and drops the others.
 ///
 /// Each branch is `PATTERN = FUTURE => EXPRESSION`. The futures are polled in this order, so the
-/// first of two ready futures counts. Dropping a future loses no data: a read that has not returned
-/// has taken no bytes. All expressions have the same type.
+/// first of two ready futures counts. All expressions have the same type.
+///
+/// Dropping a future loses no data if it is a single operation: a `read` that has not returned has
+/// taken no bytes. A future of several operations loses what the first ones did, as with tokio.
+/// `read_exact` loses the bytes that it has read. `write_all` does not tell how many it wrote. Keep
+/// such a future outside of the loop, or use `read` and count.
 ///
 /// ```
 /// # use duality_runtime as duality;

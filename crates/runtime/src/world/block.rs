@@ -2,7 +2,8 @@
 //!
 //! Processes, kernel threads and pools of either live here. An operation on a socket is the plain
 //! blocking system call. The call's time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so
-//! that it costs no further call. Only under an ambient deadline is the socket polled first.
+//! that it costs no further call. Only under an ambient deadline is the socket polled first. The
+//! system call then does not wait.
 
 use std::future::Future;
 use std::io;

@@ -42,8 +42,8 @@ use crate::wait::Waited;
 ///
 /// [`select!`](crate::select) and [`join!`](crate::join) use this function.
 ///
-/// A future that is dropped before it is ready loses no data: a read that has not returned has
-/// taken no bytes.
+/// A single operation that is dropped before it is ready loses no data: a read that has not
+/// returned has taken no bytes. `read_exact` is several operations.
 ///
 /// ```
 /// # use duality_runtime as duality;

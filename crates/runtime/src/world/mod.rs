@@ -32,12 +32,12 @@
 //! [`time::timeout`]: crate::time::timeout
 
 pub mod block;
+pub(crate) mod budget;
 pub(crate) mod drained;
 pub(crate) mod foreign;
 pub(crate) mod gather;
 
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::Instant;
 
 use crate::blocks::{self, Reactor, TaskState};
@@ -148,10 +148,7 @@ impl<'a> Here<'a> {
     #[inline(always)]
     pub(crate) fn wait_for_turn(self, context: &Context<'_>) -> Waited {
         match self {
-            Self::Block => {
-                thread::yield_now();
-                Waited::Again
-            }
+            Self::Block => Self::yield_in_place(context),
             Self::Loop(core) => core.wait_for_turn(context),
             Self::Reactor(task, _) => {
                 task.leave();
@@ -168,7 +165,7 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Waits until `condition` is ready. The code that makes the condition ready wakes the waker that
-/// the condition received.
+/// the condition received. The operation counts in the task's [budget].
 ///
 /// `deadline` ends the wait with `Ready(None)`. `wait` is the wait's name in a dump.
 pub(crate) fn wait_until<T>(
@@ -178,15 +175,22 @@ pub(crate) fn wait_until<T>(
     mut condition: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Poll<Option<T>> {
     loop {
-        if let Poll::Ready(value) = condition(context) {
-            return Poll::Ready(Some(value));
-        }
-        if deadline.is_some_and(|deadline| now() >= deadline) {
-            return Poll::Ready(None);
-        }
         // SAFETY: the references end with this call.
         let here = unsafe { Here::find() };
-        match here.wait(context, wait, deadline) {
+        let waited = match here.spend(context) {
+            Some(given_way) => given_way,
+            None => {
+                if let Poll::Ready(value) = condition(context) {
+                    return Poll::Ready(Some(value));
+                }
+                if deadline.is_some_and(|deadline| now() >= deadline) {
+                    return Poll::Ready(None);
+                }
+                here.refund();
+                here.wait(context, wait, deadline)
+            }
+        };
+        match waited {
             Waited::Again => {}
             Waited::Pending => return Poll::Pending,
         }

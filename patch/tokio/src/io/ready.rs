@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::Poll;
 
 use duality_poller::Direction;
-use duality_runtime::net::SharedDescriptor;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Interest;
 use crate::elsewhere::helped;
+use crate::watched::Watched;
 
 /// What a descriptor is ready for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,10 +79,7 @@ impl Ready {
     }
 
     /// Waits until one of the interests comes true.
-    pub(crate) async fn awaited(
-        descriptor: &SharedDescriptor,
-        interest: Interest,
-    ) -> io::Result<Self> {
+    pub(crate) async fn awaited(descriptor: &Watched, interest: Interest) -> io::Result<Self> {
         poll_fn(|context| {
             let ready = Self::now(descriptor.as_fd(), interest)?;
             if !ready.is_empty() {

@@ -11,7 +11,7 @@
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +39,8 @@ pub(crate) trait Owner: Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Header {
     id: Id,
+    /// The place that spawned the task.
+    spawned: &'static Location<'static>,
     is_aborted: AtomicBool,
     is_finished: AtomicBool,
     /// The waker of the task, while a handle exists.
@@ -70,9 +72,11 @@ impl<T> State<T> {
 }
 
 impl Header {
+    #[track_caller]
     fn new() -> Arc<Self> {
         Arc::new(Self {
             id: Id::next(),
+            spawned: Location::caller(),
             is_aborted: AtomicBool::new(false),
             is_finished: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -144,6 +148,10 @@ impl<T> Outcome<T> {
     }
 }
 
+/// A larger future is put into a box before it is moved. Without optimisation, each function on the
+/// way to the loop has a copy of its own on the stack.
+pub(crate) const LARGE: usize = if cfg!(debug_assertions) { 2048 } else { 16384 };
+
 pin_project! {
     /// The future that a world runs as a task.
     pub(crate) struct Task<F: Future> {
@@ -210,6 +218,7 @@ impl<T> Drop for End<T> {
 
 impl<F: Future> Task<F> {
     /// The task of `future`, and its handle.
+    #[track_caller]
     pub(crate) fn new(future: F, owner: Option<Arc<dyn Owner>>) -> (Self, JoinHandle<F::Output>) {
         let header = Header::new();
         if let Some(owner) = &owner {
@@ -227,7 +236,7 @@ impl<F: Future> Future for Task<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let id = this.end.header.id;
-        let _running = id.enter();
+        let _running = id.enter_from(this.end.header.spawned);
         this.end.header.leave_waker(context);
         if this.future.is_none() {
             return Poll::Ready(());

@@ -3,7 +3,10 @@
 use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::watchdog;
 
 /// The number of a task, which no other task of the process has.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +22,13 @@ impl Id {
     /// Makes this the number of the running task, until the result is dropped.
     pub(super) fn enter(self) -> Running {
         Running(RUNNING.replace(Some(self)))
+    }
+
+    /// Like [`enter`](Self::enter), for a task that has its turn. The watchdog may name the place
+    /// that spawned it.
+    pub(super) fn enter_from(self, spawned: &'static Location<'static>) -> Turn {
+        let shown = watchdog::show(self.0.get(), Some(spawned));
+        Turn { _running: self.enter(), shown }
     }
 }
 
@@ -38,6 +48,20 @@ pub(super) struct Running(Option<Id>);
 impl Drop for Running {
     fn drop(&mut self) {
         RUNNING.set(self.0);
+    }
+}
+
+/// Ends the turn of a task.
+pub(super) struct Turn {
+    _running: Running,
+    /// The task and its place that were shown before.
+    shown: (u64, Option<&'static Location<'static>>),
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (task, spawned) = self.shown;
+        watchdog::show(task, spawned);
     }
 }
 

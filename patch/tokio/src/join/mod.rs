@@ -7,5 +7,5 @@ mod id;
 
 pub use self::error::JoinError;
 pub use self::handles::{AbortHandle, JoinHandle};
-pub(crate) use self::handles::{Header, Owner, Task, work};
+pub(crate) use self::handles::{Header, LARGE, Owner, Task, work};
 pub use self::id::{Id, id, try_id};

@@ -9,7 +9,6 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BufMut;
 use duality_poller::Direction;
-use duality_runtime::net::SharedDescriptor;
 use real::io::ReadBuf;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recv, recvfrom, send, shutdown, sockopt};
@@ -18,28 +17,32 @@ use super::blocked::{Blocked, would_block};
 use crate::buffer;
 use crate::elsewhere::helped;
 use crate::io::{Interest, Ready};
+use crate::watched::Watched;
 
 /// A non-blocking socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    descriptor: SharedDescriptor,
+    descriptor: Watched,
     blocked: Blocked,
 }
 
 impl Socket {
     /// Makes `descriptor` non-blocking.
+    #[track_caller]
     pub(super) fn new(descriptor: OwnedFd) -> io::Result<Self> {
-        Ok(Self { descriptor: SharedDescriptor::new(descriptor)?, blocked: Blocked::both() })
+        Ok(Self { descriptor: Watched::new(descriptor)?, blocked: Blocked::both() })
     }
 
-    pub(super) const fn of_nonblocking(descriptor: OwnedFd) -> Self {
-        let descriptor = SharedDescriptor::of_nonblocking(descriptor);
+    #[track_caller]
+    pub(super) fn of_nonblocking(descriptor: OwnedFd) -> Self {
+        let descriptor = Watched::of_nonblocking(descriptor);
         Self { descriptor, blocked: Blocked::both() }
     }
 
     /// The socket of an accepted connection, in non-blocking mode.
-    pub(super) const fn accepted(descriptor: OwnedFd) -> Self {
-        let descriptor = SharedDescriptor::of_nonblocking(descriptor);
+    #[track_caller]
+    pub(super) fn accepted(descriptor: OwnedFd) -> Self {
+        let descriptor = Watched::of_nonblocking(descriptor);
         Self { descriptor, blocked: Blocked::neither() }
     }
 

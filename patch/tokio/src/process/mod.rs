@@ -17,9 +17,10 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use duality_poller::Direction;
-use duality_runtime::net::SharedDescriptor;
 use real::io::{AsyncRead, AsyncReadExt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::watched::Watched;
 
 pub use command::Command;
 pub use pipes::{ChildStderr, ChildStdin, ChildStdout};
@@ -126,7 +127,7 @@ struct Process {
     /// Always there, except while the process is dropped.
     child: Option<StdChild>,
     /// Readable once the process has ended.
-    end: SharedDescriptor,
+    end: Watched,
     status: Option<ExitStatus>,
     kills_on_drop: bool,
 }
@@ -136,7 +137,7 @@ impl Process {
         reap_orphans();
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(end) => {
-                let end = SharedDescriptor::of_nonblocking(end);
+                let end = Watched::of_nonblocking(end);
                 Ok(Self { child: Some(child), end, status: None, kills_on_drop })
             }
             Err(error) => {

@@ -19,6 +19,7 @@ pub struct Builder {
     most_blocking: usize,
     keep_alive: Duration,
     starts_paused: bool,
+    workers: Option<usize>,
 }
 
 impl Builder {
@@ -35,6 +36,7 @@ impl Builder {
             most_blocking: 512,
             keep_alive: Duration::from_secs(10),
             starts_paused: false,
+            workers: None,
         }
     }
 
@@ -65,7 +67,8 @@ impl Builder {
         self
     }
 
-    /// Nothing: `DUALITY_LOOPS` sets the number of loops.
+    /// Sets the number of loops of a multi-threaded runtime, unless `DUALITY_LOOPS` does. By
+    /// default there is one for each processor.
     ///
     /// # Panics
     ///
@@ -73,6 +76,7 @@ impl Builder {
     #[track_caller]
     pub fn worker_threads(&mut self, number: usize) -> &mut Self {
         assert!(number > 0, "Worker threads cannot be set to 0");
+        self.workers = Some(number);
         self
     }
 
@@ -221,6 +225,7 @@ impl Builder {
             flavor: self.flavor,
             is_local,
             starts_paused: self.starts_paused,
+            workers: self.workers,
         };
         let blocking = Blocking::new(self.most_blocking, self.keep_alive);
         let shared = Shared::new(nature, self.threads.clone(), blocking);

@@ -1,10 +1,13 @@
 //! What a kernel thread knows of runtimes: the current one, and whether its code may block.
 
 use std::cell::{Cell, RefCell};
-use std::task::{Context, Waker};
+use std::future::poll_fn;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
 
 use super::{Handle, RuntimeId, TryCurrentError};
 use crate::budget::without_budget;
+use crate::watchdog;
 
 thread_local! {
     static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
@@ -38,6 +41,18 @@ pub(crate) fn with_current<R>(operation: impl FnOnce(&Handle) -> R) -> R {
     match try_current() {
         Ok(handle) => operation(&handle),
         Err(error) => panic!("{error}"),
+    }
+}
+
+/// Checks that there is a current runtime.
+///
+/// # Panics
+///
+/// If there is none.
+#[track_caller]
+pub(crate) fn check() {
+    if !CURRENT.try_with(|current| !current.borrow().is_empty()).unwrap_or_default() {
+        with_current(|_| ());
     }
 }
 
@@ -123,14 +138,19 @@ impl Drop for Restore {
     }
 }
 
-/// Begins to run tasks or a future of `handle` on this kernel thread, until the result is dropped.
-/// `may_leave` says whether they may call `block_in_place`.
+/// Calls `body`, which runs tasks or a future of `handle` on this kernel thread. `may_leave` says
+/// whether they may call `block_in_place`.
 ///
 /// # Panics
 ///
 /// If this kernel thread runs a task or a future already.
 #[track_caller]
-pub(crate) fn run(handle: Handle, driver: Driver, may_leave: bool) -> Restore {
+pub(crate) fn run<R>(
+    handle: Handle,
+    driver: Driver,
+    may_leave: bool,
+    body: impl FnOnce() -> R,
+) -> R {
     assert!(
         !is_inside(),
         "Cannot start a runtime from within a runtime. This happens because a function (like `block_on`) attempted to \
@@ -141,12 +161,31 @@ pub(crate) fn run(handle: Handle, driver: Driver, may_leave: bool) -> Restore {
         Driver::InPlace => (None, None),
         Driver::Loop { runtime, number } => (Some(runtime), Some(number)),
     };
-    Restore {
+    let _restore = Restore {
         depth: Some(enter(handle)),
         // The code may have left a loop by `block_in_place`, and hold it up still.
         place: PLACE.replace(Place { is_inside: true, may_leave, runtime, held_up: held_up() }),
         number: NUMBER.replace(number),
-    }
+    };
+    let _watched = matches!(driver, Driver::Loop { .. }).then(watchdog::watch);
+    without_blocking(body)
+}
+
+/// Calls `body`. In it, the genuine tokio's calls that block panic, such as `blocking_recv`. On a
+/// loop they would wait for ever for other tasks of the loop.
+///
+/// The genuine tokio forbids them within its own runtimes. So this kernel thread waits on one that
+/// has neither threads nor tasks.
+fn without_blocking<R>(body: impl FnOnce() -> R) -> R {
+    static GENUINE: OnceLock<real::runtime::Runtime> = OnceLock::new();
+    let build = || real::runtime::Builder::new_current_thread().build();
+    let genuine =
+        GENUINE.get_or_init(|| build().expect("a runtime without I/O and time needs memory alone"));
+    let mut body = Some(body);
+    genuine.handle().block_on(poll_fn(|_| match body.take() {
+        Some(body) => Poll::Ready(body()),
+        None => Poll::Pending,
+    }))
 }
 
 /// Forbids the code of this kernel thread to call `block_in_place`, until the result is dropped.
@@ -160,6 +199,9 @@ pub(crate) fn stay() -> Restore {
         number: NUMBER.get(),
     }
 }
+
+/// Stands for a task that may block.
+const BLOCKS: u64 = u64::MAX;
 
 /// Calls `work`, which may block this kernel thread.
 ///
@@ -176,5 +218,10 @@ pub(crate) fn leave<R>(work: impl FnOnce() -> R) -> R {
         place: PLACE.replace(Place { held_up, ..Place::OUTSIDE }),
         number: NUMBER.get(),
     };
-    without_budget(&mut Context::from_waker(Waker::noop()), |_| work())
+    let (task, spawned) = watchdog::show(BLOCKS, None);
+    let done = real::task::block_in_place(|| {
+        without_budget(&mut Context::from_waker(Waker::noop()), |_| work())
+    });
+    watchdog::show(task, spawned);
+    done
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard};
 
 use super::context;
 use super::{RuntimeFlavor, RuntimeId, RuntimeMetrics, Shared};
-use crate::join::{JoinHandle, Task, work};
+use crate::join::{JoinHandle, LARGE, Task, work};
 
 /// A handle of a runtime. Handles do not keep the runtime alive.
 #[derive(Clone)]
@@ -50,6 +50,18 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        match size_of::<F>() > LARGE {
+            true => self.start(Box::pin(future)),
+            false => self.start(future),
+        }
+    }
+
+    #[track_caller]
+    fn start<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
         let (task, handle) = Task::new(future, Some(self.shared.clone()));
         self.shared.start(self, Box::pin(duality_runtime::task::gather(task)));
         handle
@@ -74,7 +86,10 @@ impl Handle {
     /// If the future panics. Within a runtime.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.shared.block_on_in_place(self, future, true)
+        match size_of::<F>() > LARGE {
+            true => self.shared.block_on_in_place(self, Box::pin(future), true),
+            false => self.shared.block_on_in_place(self, future, true),
+        }
     }
 
     /// The number of the runtime.

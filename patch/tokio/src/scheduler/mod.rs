@@ -30,7 +30,7 @@ pub use self::builder::Builder;
 pub use self::handle::{EnterGuard, Handle, TryCurrentError};
 pub use self::metrics::RuntimeMetrics;
 use self::shared::Shared;
-use crate::join::JoinHandle;
+use crate::join::{JoinHandle, LARGE};
 
 /// The number of a runtime, which no other runtime of the process has.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
@@ -141,7 +141,10 @@ impl Runtime {
     /// to another thread.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.handle.shared.block_on(&self.handle, future)
+        match size_of::<F>() > LARGE {
+            true => self.handle.shared.block_on(&self.handle, Box::pin(future)),
+            false => self.handle.shared.block_on(&self.handle, future),
+        }
     }
 
     /// Makes this the current runtime of the calling thread, until the guard is dropped.

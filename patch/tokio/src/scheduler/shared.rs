@@ -33,6 +33,8 @@ pub(super) struct Nature {
     pub(super) is_local: bool,
     /// Whether its clock stands from the beginning.
     pub(super) starts_paused: bool,
+    /// The number of loops that the program wants.
+    pub(super) workers: Option<usize>,
 }
 
 /// A runtime.
@@ -97,9 +99,8 @@ impl Shared {
                 lock(&self.inboxes).push(Arc::default());
                 Ok(())
             }
-            (_, RuntimeFlavor::MultiThread) => {
-                (0..world::loops()).try_for_each(|_| self.start_loop(handle).map(drop))
-            }
+            (_, RuntimeFlavor::MultiThread) => (0..world::loops(self.nature.workers))
+                .try_for_each(|_| self.start_loop(handle).map(drop)),
         }
     }
 
@@ -114,8 +115,7 @@ impl Shared {
         let (world, stack_size, runtime) = (self.nature.world, self.options.stack_size, self.id);
         let (handle, served) = (handle.clone(), inbox.clone());
         let (opened, is_opened) = mpsc::channel();
-        let body = move || {
-            let _restore = context::run(handle, Driver::Loop { runtime, number }, true);
+        let serve = move || {
             let mut event_loop = match world.open_loop(stack_size) {
                 Ok(event_loop) => event_loop,
                 Err(error) => return drop(opened.send(Err(error))),
@@ -127,6 +127,8 @@ impl Shared {
             // Dropped while the context is entered, since destructors may look for the runtime.
             drop(event_loop);
         };
+        let driver = Driver::Loop { runtime, number };
+        let body = move || context::run(handle, driver, true, serve);
         self.threads.start(&self.options, body)?;
         let gone = || io::Error::other("the thread of a loop has panicked");
         is_opened.recv().map_err(|_| gone())??;
@@ -168,10 +170,11 @@ impl Shared {
         let (handle, options) = (handle.clone(), self.options.clone());
         let may_leave = self.nature.flavor.is_multi_thread();
         let body = move || {
-            let _restore = context::run(handle, Driver::InPlace, may_leave);
-            options.on_start.inspect(|hook| hook());
-            duality_runtime::block_on(task);
-            options.on_stop.inspect(|hook| hook());
+            context::run(handle, Driver::InPlace, may_leave, || {
+                options.on_start.inspect(|hook| hook());
+                duality_runtime::block_on(task);
+                options.on_stop.inspect(|hook| hook());
+            });
         };
         if let Err(refused) = start(stack, Box::new(body)) {
             log::warn(format_args!("a task is dropped before it begins: {}", refused.error));
@@ -203,8 +206,9 @@ impl Shared {
         future: F,
         may_leave: bool,
     ) -> F::Output {
-        let _restore = context::run(handle.clone(), Driver::InPlace, may_leave);
-        duality_runtime::block_on(gather(in_turns(future)))
+        context::run(handle.clone(), Driver::InPlace, may_leave, || {
+            duality_runtime::block_on(gather(in_turns(future)))
+        })
     }
 
     /// Runs a future, and in a `current_thread` runtime its tasks meanwhile.
@@ -218,7 +222,11 @@ impl Shared {
         }
         let _runs = Runs(self);
         let driver = Driver::Loop { runtime: self.id, number: 0 };
-        let _restore = context::run(handle.clone(), driver, false);
+        context::run(handle.clone(), driver, false, || self.run_loop(future))
+    }
+
+    /// Runs a future and the tasks of a `current_thread` runtime on this kernel thread.
+    fn run_loop<F: Future>(&self, future: F) -> F::Output {
         let inbox = lock(&self.inboxes)[0].clone();
         let (mut event_loop, is_new) = match take_own(self.id) {
             Some(event_loop) => (event_loop, false),

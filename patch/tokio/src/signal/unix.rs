@@ -7,10 +7,11 @@ use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
 use duality_poller::Direction;
-use duality_runtime::net::SharedDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::handler::Handler;
+
+use crate::watched::Watched;
 
 /// A signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +73,7 @@ impl From<SignalKind> for c_int {
 #[derive(Debug)]
 #[must_use = "a signal that is not received is lost"]
 pub struct Signal {
-    event: SharedDescriptor,
+    event: Watched,
     _handler: Handler,
 }
 
@@ -85,7 +86,7 @@ pub struct Signal {
 pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let handler = Handler::new(kind.0, event.try_clone()?)?;
-    Ok(Signal { event: SharedDescriptor::of_nonblocking(event), _handler: handler })
+    Ok(Signal { event: Watched::of_nonblocking(event), _handler: handler })
 }
 
 impl Signal {

@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::join::{Id, JoinHandle, Task};
+use crate::join::{Id, JoinHandle, LARGE, Task};
 use crate::scheduler::{Handle, Runtime, RuntimeId, context};
 
 /// The most turns that a poll of a set gives, so that the task that polls the set gives way.
@@ -97,7 +97,20 @@ where
 }
 
 impl Local {
+    #[track_caller]
     fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        match size_of::<F>() > LARGE {
+            true => self.start(Box::pin(future)),
+            false => self.start(future),
+        }
+    }
+
+    #[track_caller]
+    fn start<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + 'static,
         F::Output: 'static,

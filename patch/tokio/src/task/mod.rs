@@ -5,7 +5,7 @@ mod set;
 
 use std::future::Future;
 
-use crate::scheduler::context;
+use crate::scheduler::{Handle, context};
 
 pub use self::local::{LocalEnterGuard, LocalSet, spawn_local};
 pub use self::set::JoinSet;
@@ -26,7 +26,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    context::with_current(|handle| handle.spawn(future))
+    Handle::current().spawn(future)
 }
 
 /// Runs work that blocks on a thread that may block.

@@ -3,14 +3,16 @@
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use duality_runtime::time::Alarm;
 use pin_project_lite::pin_project;
+use real::task::coop;
 
 use super::Instant;
 use crate::elsewhere::Sleeping;
+use crate::scheduler::context;
 
 /// As good as never: beyond it, `Instant` may overflow.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -32,8 +34,13 @@ pin_project! {
 }
 
 /// Waits until `deadline`.
+///
+/// # Panics
+///
+/// Outside of a runtime.
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
+    context::check();
     let alarm = Alarm::new(Some(deadline.into_std()));
     Sleep {
         deadline,
@@ -45,6 +52,10 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 }
 
 /// Waits for `duration`.
+///
+/// # Panics
+///
+/// Outside of a runtime.
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
     sleep_until(after(Instant::now(), duration))
@@ -76,12 +87,9 @@ impl Sleep {
         this.alarm.move_to(Some(deadline.into_std()));
         this.elsewhere.stop();
     }
-}
 
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    /// Polls, whatever the budget of the task is.
+    pub(super) fn poll_time(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
         *this.has_begun = true;
         let polled = Pin::new(this.alarm).poll(context);
@@ -89,5 +97,18 @@ impl Future for Sleep {
             return polled;
         }
         this.elsewhere.poll(context, this.deadline.into_std()).unwrap_or(Poll::Pending)
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let budget = ready!(coop::poll_proceed(context));
+        let polled = self.poll_time(context);
+        if polled.is_ready() {
+            budget.made_progress();
+        }
+        polled
     }
 }

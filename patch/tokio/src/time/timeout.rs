@@ -58,7 +58,8 @@ impl<F: Future> Future for Timeout<F> {
         let this = self.project();
         match this.future.poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => this.limit.poll(context).map(|()| Err(Elapsed(()))),
+            // A future that has used up the task's budget does not escape its limit.
+            Poll::Pending => this.limit.poll_time(context).map(|()| Err(Elapsed(()))),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! every field is a cell, and no borrow is held while a task runs.
 
 mod gathered;
+mod pace;
 mod round;
 
 use std::cell::{Cell, RefCell};
@@ -20,6 +21,7 @@ use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
 use self::gathered::Gathered;
+use self::pace::Pace;
 use super::clock::{Clock, Hold};
 use super::current;
 use super::park;
@@ -36,10 +38,7 @@ use crate::memory::Reserve;
 use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
-
-/// The most operations that a task may complete in one turn. Optimistic I/O never waits by itself,
-/// so a socket that is always ready would otherwise keep the loop to itself.
-const BUDGET: u32 = 64;
+use crate::wait::BUDGET;
 
 pub(crate) struct Core {
     world: LoopWorld,
@@ -63,15 +62,13 @@ pub(crate) struct Core {
     clock: Clock,
     /// The clock's time at the beginning of the round.
     now: Cell<Instant>,
-    /// The rest of the running task's budget, if the task has spent a part in the turn `spent_in`.
+    /// The rest of the running task's [budget](crate::world::budget), if the task has spent a part
+    /// in the turn `spent_in`.
     budget: Cell<u32>,
     spent_in: Cell<usize>,
     /// The time at which the loop began to drain. `None` before.
     drain_began: Cell<Option<Instant>>,
-    /// After the turn with the first number, all tasks that were ready at the round's beginning
-    /// have had their turns. After the turn with the second number, the round ends.
-    due: Cell<usize>,
-    last: Cell<usize>,
+    pace: Pace,
     /// The total time in which the poller waited while no task was ready.
     idle: Cell<Duration>,
     options: LoopOptions,
@@ -136,8 +133,7 @@ impl Core {
             budget: Cell::new(0),
             spent_in: Cell::new(0),
             drain_began: Cell::new(None),
-            due: Cell::new(0),
-            last: Cell::new(0),
+            pace: Pace::new(now),
             idle: Cell::new(Duration::ZERO),
             options: LoopOptions::default(),
             slot: Cell::new(thread_slots::unused()),
@@ -186,7 +182,7 @@ impl Core {
         let moved = self.clock.move_on(|now| now + by);
         if let Some(now) = moved {
             self.now.set(now);
-            self.last.set(self.due.get());
+            self.pace.end_round();
         }
         moved.is_some()
     }
@@ -236,11 +232,24 @@ impl Core {
         let left = if has_spent { self.budget.get() } else { BUDGET };
         if left == 0 {
             self.tasks.requeue_running();
-            self.last.set(self.due.get());
+            self.end_round();
+            // For another future of the task, which a combinator may poll next in this turn.
+            self.budget.set(1);
             return false;
         }
         self.budget.set(left - 1);
         true
+    }
+
+    /// Takes back a unit that the running task has just spent.
+    #[inline]
+    pub(crate) fn refund(&self) {
+        self.budget.set(self.budget.get() + 1);
+    }
+
+    /// Has the round end once all tasks that were ready at its beginning have had their turns.
+    pub(crate) fn end_round(&self) {
+        self.pace.end_round();
     }
 
     /// Whether an attempt on a watched descriptor is worth its system call.

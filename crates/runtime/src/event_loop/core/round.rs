@@ -19,14 +19,6 @@ use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::wait::{Ambient, earlier, set_ambient};
 use crate::{cold_path, visibility};
 
-/// The least number of turns in a round, if enough tasks become ready. The round then goes on for
-/// as many turns again, up to `MORE`, until it has lasted for a slice. A round ends with a system
-/// call, which costs as much as twenty switches between tasks that only wake one another. A reading
-/// of the clock costs as much as seven switches.
-const ROUND: usize = 256;
-const MORE: usize = 1024;
-const SLICE: Duration = Duration::from_micros(50);
-
 impl Core {
     pub(crate) fn run_until_done(&self, root: TaskName) {
         let slot = thread_slots::here();
@@ -81,8 +73,7 @@ impl Core {
     fn run_ready(&self, slot: &ThreadSlot) {
         let (before, given) = (self.tasks.taken(), self.tasks.turns());
         let ready = self.tasks.ready();
-        self.due.set(before.wrapping_add(ready));
-        self.last.set(before.wrapping_add(ready.max(ROUND)));
+        self.pace.begin_round(before, ready);
         self.tasks.prefetch_first();
         let run = || while self.give_turn() {};
         // The panic hook has reported the panic. The task's connection closes, and the other tasks
@@ -100,7 +91,7 @@ impl Core {
     fn give_turn(&self) -> bool {
         if !self.has_turn() {
             cold_path();
-            if !self.prolong() {
+            if !self.pace.prolong(self.tasks.taken()) {
                 return false;
             }
         }
@@ -130,7 +121,7 @@ impl Core {
 
     #[inline]
     fn has_turn(&self) -> bool {
-        self.tasks.taken().wrapping_sub(self.last.get()).cast_signed() < 0
+        self.pace.has_turn(self.tasks.taken())
     }
 
     /// Begins the turn of the next ready task.
@@ -156,22 +147,11 @@ impl Core {
         Some(NonNull::from(fiber.expect("tasks of a loop whose tasks are fibers are fibers")))
     }
 
-    /// Prolongs a round that has used its turns. The round ends if a task has used up its budget,
-    /// or if more tasks were ready at once than a round needs.
-    #[cold]
-    fn prolong(&self) -> bool {
-        let is_longer = self.last.get() != self.due.get()
-            && !self.clock.stands()
-            && self.clock.at(Instant::now()).saturating_duration_since(self.now()) < SLICE;
-        if is_longer {
-            let further = self.last.get().wrapping_sub(self.due.get());
-            self.last.set(self.last.get().wrapping_add(further.clamp(ROUND, MORE)));
-        }
-        is_longer
-    }
-
     fn await_events(&self, events: &mut Vec<Event>) {
         let idle_from = (self.tasks.ready() == 0).then(Instant::now);
+        if let Some(from) = idle_from {
+            self.pace.run_dry(self.tasks.taken(), from);
+        }
         let waited = match idle_from {
             None => self.poller.borrow_mut().wait(Some(Duration::ZERO), events),
             Some(from) => self.await_first_event(from, events),
@@ -179,6 +159,7 @@ impl Core {
         waited.expect("a poller fails only when it is used wrongly");
         let now = Instant::now();
         self.now.set(self.clock.at(now));
+        self.pace.look(now);
         if let Some(from) = idle_from {
             self.idle.set(self.idle.get() + (now - from));
         }

@@ -49,6 +49,9 @@ pub(crate) struct Access<'s> {
     pub(super) drains: bool,
     /// Whether the end of the input may be a drain's, while the first bytes are on their way.
     pub(super) may_begin: bool,
+    /// Whether the attempt must not wait, although the descriptor is in blocking mode: something
+    /// else ends the wait.
+    pub(super) at_once: bool,
 }
 
 impl Access<'_> {
@@ -70,7 +73,8 @@ impl Access<'_> {
         }
         let Some((core, token)) = self.ring else {
             let room = buffer.len();
-            let (_, mut count) = recv(self.descriptor, &mut *buffer, RecvFlags::empty())?;
+            let flags = if self.at_once { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+            let (_, mut count) = recv(self.descriptor, &mut *buffer, flags)?;
             if count == 0 && self.may_begin && drain::requested() {
                 count = first_bytes(self.descriptor, buffer)?;
             }
@@ -141,11 +145,12 @@ impl Access<'_> {
     /// The flags of a system call that sends after all earlier sends.
     #[inline]
     fn flags_of_call(&self) -> io::Result<SendFlags> {
-        let Some((core, token)) = self.ring else {
-            return Ok(SendFlags::NOSIGNAL);
-        };
-        core.with_ring(|ring| ring.all_sent(token))?;
-        // A ring's socket is in blocking mode.
+        match self.ring {
+            // A ring's socket is in blocking mode.
+            Some((core, token)) => core.with_ring(|ring| ring.all_sent(token))?,
+            None if self.at_once => {}
+            None => return Ok(SendFlags::NOSIGNAL),
+        }
         Ok(SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     }
 
@@ -160,11 +165,11 @@ impl Access<'_> {
             Some(ring) if !self.sends_at_once && offered < LONG => {
                 return self.send_by_ring(ring, buffers);
             }
-            Some(_) => {
+            None if !self.at_once => rustix::io::writev(self.descriptor, buffers)?,
+            _ => {
                 let flags = self.flags_of_call()?;
                 sendmsg(self.descriptor, buffers, &mut SendAncillaryBuffer::default(), flags)?
             }
-            None => rustix::io::writev(self.descriptor, buffers)?,
         };
         count_written(count);
         Ok(Moved { value: count, short: count < offered })
@@ -227,7 +232,11 @@ impl Access<'_> {
                 Some(core.with_ring(|ring| unsafe { ring.accept(self.descriptor, token) })?)
             }
         };
-        let accept = || rest.take(self.descriptor, |listener| Ok(accept_with(listener, flags)?));
+        let call = |listener: BorrowedFd<'_>| Ok(accept_with(listener, flags)?);
+        let accept = || match self.at_once {
+            true => without_blocking(self.descriptor, || rest.take(self.descriptor, call)),
+            false => rest.take(self.descriptor, call),
+        };
         Ok(Moved::all(by_ring.map_or_else(accept, Ok)?))
     }
 
@@ -237,16 +246,25 @@ impl Access<'_> {
         &self,
         mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
     ) -> io::Result<Moved<T>> {
-        let Some((core, token)) = self.ring.filter(|_| !self.by_system_calls) else {
-            return Ok(Moved::all(call(self.descriptor)?));
-        };
-        core.with_ring(|ring| ring.all_sent(token))?;
-        // A ring's socket is in blocking mode.
-        ioctl_fionbio(self.descriptor, true)?;
-        let outcome = call(self.descriptor);
-        ioctl_fionbio(self.descriptor, false)?;
-        Ok(Moved::all(outcome?))
+        match self.ring.filter(|_| !self.by_system_calls) {
+            // A ring's socket is in blocking mode.
+            Some((core, token)) => core.with_ring(|ring| ring.all_sent(token))?,
+            None if self.at_once => {}
+            None => return Ok(Moved::all(call(self.descriptor)?)),
+        }
+        Ok(Moved::all(without_blocking(self.descriptor, || Ok(call(self.descriptor)?))?))
     }
+}
+
+/// Makes a system call that no flag keeps from waiting, on a descriptor in blocking mode.
+fn without_blocking<T>(
+    descriptor: BorrowedFd<'_>,
+    call: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    ioctl_fionbio(descriptor, true)?;
+    let outcome = call();
+    ioctl_fionbio(descriptor, false)?;
+    outcome
 }
 
 impl<T> Moved<T> {
@@ -271,7 +289,7 @@ fn first_bytes(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> io::Re
     let end = Instant::now() + FIRST_BYTES;
     loop {
         let is_over = Instant::now() >= end
-            || tcp_info(socket).is_none_or(|info| info.tcpi_state == CLOSED_BY_CLIENT);
+            || tcp_info(socket).is_none_or(|info| info.state == CLOSED_BY_CLIENT);
         let (_, count) = recv(socket, &mut *buffer, RecvFlags::DONTWAIT)?;
         if count > 0 || is_over {
             return Ok(count);

@@ -2,26 +2,32 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use duality_poller::Direction;
 use rustix::net::sockopt::{self, Timeout};
 
 use super::{Access, Done, Moved, Socket, TimeLimit};
-use crate::drain::{DrainTarget, Listed};
+use crate::drain::{self, DrainTarget, Listed};
 use crate::places::{self, Place, SILENCE};
 use crate::visibility::{self, Wait, thread_slots};
+use crate::wait::{Waited, ambient_deadline};
+use crate::world::Here;
 use crate::world::block::{self, Ready, Waiting};
 
 impl Socket {
     /// Performs one operation, as [`Socket::poll`] does.
     pub(super) fn poll_blocking<T>(
         &mut self,
+        context: &Context<'_>,
         direction: Direction,
         time_limit: &mut TimeLimit,
         attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
+        if let Some(Waited::Pending) = Here::Block.spend(context) {
+            return Poll::Pending;
+        }
         if let Err(error) = self.prepare_to_block() {
             return Poll::Ready(Err(error));
         }
@@ -68,6 +74,8 @@ impl Socket {
         // reading of the clock.
         let start = self.duplicated.then(Instant::now);
         let mut looks_first = place.is_some_and(Place::looks_first);
+        // The kernel knows the socket's own time limit, but not the ambient one.
+        let at_once = ambient_deadline().is_some();
         loop {
             let waiting = &Waiting { direction, place, looks_first };
             let own = |now| time_limit.deadline(start.unwrap_or(now));
@@ -78,11 +86,27 @@ impl Socket {
             }
             visibility::count(|counters| counters.attempts.add(1));
             let may_begin = self.is_new;
-            let access = || Access { may_begin, ..self.access(None, direction) };
+            let access = || Access { may_begin, at_once, ..self.access(None, direction) };
             match block::retry(|| attempt(access())) {
                 Ok(moved) => {
                     self.is_new &= direction == Direction::Write;
                     return Poll::Ready(Ok(Done::Moved(moved.value)));
+                }
+                // At a drain, a listener has accepted all connections then.
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && at_once
+                        && !(direction == Direction::Read
+                            && self.ends_at_drain.is_some()
+                            && drain::requested()) => {}
+                // A signal has ended connect(2), or another handle of the connection has put it
+                // into non-blocking mode.
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && direction == Direction::Write
+                        && !time_limit.is_limited() =>
+                {
+                    looks_first = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let now = Instant::now();

@@ -12,8 +12,8 @@ use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::event_loop::core::Core;
 use crate::gather::{self, Key};
 use crate::visibility;
-use crate::world::block;
 use crate::world::gather::{forget_time, note_time};
+use crate::world::{Here, block};
 
 impl Socket {
     /// Performs one operation in the block world, like [`Socket::poll`].
@@ -27,6 +27,9 @@ impl Socket {
         time_limit: &mut TimeLimit,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
+        if Here::Block.spend(context).is_some() {
+            return Poll::Pending;
+        }
         self.prepare_to_gather()?;
         let was_short = direction == Direction::Read && std::mem::take(&mut self.was_short);
         if !was_short && let Some(ended) = self.attempt_once(direction, &mut attempt) {

@@ -49,5 +49,5 @@ impl Rest {
 fn queued(listener: BorrowedFd<'_>) -> usize {
     // For a listener, `tcpi_unacked` is the length of its accept queue. The socket that replaces
     // the listener in a child process has no accept queue.
-    tcp_info(listener).map_or(0, |info| info.tcpi_unacked as usize)
+    tcp_info(listener).map_or(0, |info| info.unacked as usize)
 }

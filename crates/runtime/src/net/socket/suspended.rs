@@ -13,6 +13,7 @@ use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::blocks::{Reactor, Source, TaskState};
 use crate::visibility::{self, Wait};
 use crate::wait::{Waited, earlier, gathers};
+use crate::world::Here;
 
 impl Socket {
     /// Performs one operation of `task`, like [`Socket::poll`].
@@ -30,6 +31,12 @@ impl Socket {
             let drains = self.drains_on(reactor, direction);
             let looks = drains || (self.outlives_drain && reactor.draining());
             if looks || !self.source.as_ref().is_some_and(|source| source.is_exhausted(direction)) {
+                if let Some(given_way) = Here::Reactor(task, reactor).spend(context) {
+                    match given_way {
+                        Waited::Again => continue,
+                        Waited::Pending => return Poll::Pending,
+                    }
+                }
                 visibility::count(|counters| counters.attempts.add(1));
                 match attempt(self.access(None, direction)) {
                     Ok(moved) => {

@@ -13,6 +13,10 @@ impl TimeLimit {
         Self { limit, deadline: None }
     }
 
+    pub(super) const fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
     /// Whether the limit is longer than `length`.
     pub(super) fn is_longer_than(&self, length: Duration) -> bool {
         self.limit.is_none_or(|limit| limit > length)

@@ -30,7 +30,9 @@ impl TcpStream {
         context: &Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_one(context, Direction::Read, |socket| socket.receive(buffer))
+        let room = buffer.len();
+        let read = self.poll_one(context, Direction::Read, |socket| socket.receive(buffer));
+        self.noting_the_end(room, read)
     }
 
     /// Like [`poll_read`](TcpStream::poll_read), into memory that need not be initialised. The
@@ -45,7 +47,25 @@ impl TcpStream {
         context: &Context<'_>,
         buffer: &mut [MaybeUninit<u8>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_one(context, Direction::Read, |socket| socket.receive_into(buffer))
+        let room = buffer.len();
+        let read = self.poll_one(context, Direction::Read, |socket| socket.receive_into(buffer));
+        self.noting_the_end(room, read)
+    }
+
+    #[inline]
+    fn noting_the_end(
+        &mut self,
+        room: usize,
+        read: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.has_ended |= room > 0 && matches!(read, Poll::Ready(Ok(0)));
+        read
+    }
+
+    /// Whether a poll-style read has found the end of the input.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// Writes some of `bytes` and returns how many, or has the task polled when there is room.

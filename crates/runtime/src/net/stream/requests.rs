@@ -29,7 +29,7 @@ impl TcpStream {
     pub fn end_request(&mut self) {
         if let Some(client) = &mut self.client {
             let socket = self.socket.as_fd();
-            client.end(|| tcp_info(socket).map_or(0, |info| info.tcpi_rtt));
+            client.end(|| tcp_info(socket).map_or(0, |info| info.rtt));
         }
     }
 

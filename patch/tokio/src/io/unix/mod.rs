@@ -11,17 +11,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
 use duality_poller::Direction;
-use duality_runtime::net::SharedDescriptor;
 
 #[expect(deprecated, reason = "programs may use the former name")]
 pub use self::guard::AsyncFdTryNewError;
 pub use self::guard::{AsyncFdReadyGuard, AsyncFdReadyMutGuard, AsyncFdRegisterError, TryIoError};
 use super::{Interest, Ready};
 
+use crate::watched::Watched;
+
 /// A descriptor that another library reads and writes, in non-blocking mode. This type only waits
 /// for it, by a duplicate of the descriptor.
 pub struct AsyncFd<T> {
-    watched: SharedDescriptor,
+    watched: Watched,
     interest: Interest,
     inner: T,
 }
@@ -103,7 +104,7 @@ impl<T: AsRawFd> AsyncFd<T> {
     fn watch(inner: T, interest: Interest) -> Result<Self, AsyncFdRegisterError<T>> {
         match raw::duplicate(&inner) {
             Ok(duplicate) => {
-                let watched = SharedDescriptor::of_nonblocking(duplicate);
+                let watched = Watched::of_nonblocking(duplicate);
                 Ok(Self { watched, interest, inner })
             }
             Err(cause) => Err(AsyncFdRegisterError { inner, cause }),

@@ -11,7 +11,6 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BufMut;
 use duality_poller::Direction;
-use duality_runtime::net::SharedDescriptor;
 use real::io::{AsyncRead, AsyncWrite, ReadBuf};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::io::ioctl_fionbio;
@@ -19,6 +18,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::buffer;
 use crate::io::{Interest, Ready};
+use crate::watched::Watched;
 
 /// Makes a pipe.
 ///
@@ -27,21 +27,20 @@ use crate::io::{Interest, Ready};
 /// If no descriptor is left.
 pub fn pipe() -> io::Result<(Sender, Receiver)> {
     let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    let (pipe, other) =
-        (SharedDescriptor::of_nonblocking(writes), SharedDescriptor::of_nonblocking(reads));
+    let (pipe, other) = (Watched::of_nonblocking(writes), Watched::of_nonblocking(reads));
     Ok((Sender { pipe }, Receiver { pipe: other }))
 }
 
 /// The writing end of a pipe.
 #[derive(Debug)]
 pub struct Sender {
-    pipe: SharedDescriptor,
+    pipe: Watched,
 }
 
 /// The reading end of a pipe.
 #[derive(Debug)]
 pub struct Receiver {
-    pipe: SharedDescriptor,
+    pipe: Watched,
 }
 
 /// How a named pipe is opened.
@@ -105,7 +104,7 @@ impl OpenOptions {
 }
 
 /// Takes a pipe, in non-blocking mode. `mode` is the access that it must not have.
-fn take(descriptor: OwnedFd, wrong: OFlags) -> io::Result<SharedDescriptor> {
+fn take(descriptor: OwnedFd, wrong: OFlags) -> io::Result<Watched> {
     if FileType::from_raw_mode(fstat(&descriptor)?.st_mode) != FileType::Fifo {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a pipe"));
     }
@@ -113,7 +112,7 @@ fn take(descriptor: OwnedFd, wrong: OFlags) -> io::Result<SharedDescriptor> {
         let problem = "not in O_RDONLY, O_WRONLY or O_RDWR access mode, as this end needs";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     }
-    SharedDescriptor::new(descriptor)
+    Watched::new(descriptor)
 }
 
 impl Sender {
@@ -150,7 +149,7 @@ impl Sender {
     ///
     /// None.
     pub fn from_owned_fd_unchecked(descriptor: OwnedFd) -> io::Result<Self> {
-        Ok(Self { pipe: SharedDescriptor::of_nonblocking(descriptor) })
+        Ok(Self { pipe: Watched::of_nonblocking(descriptor) })
     }
 
     /// Waits until a write does not wait.
@@ -220,7 +219,7 @@ impl Receiver {
     ///
     /// None.
     pub fn from_owned_fd_unchecked(descriptor: OwnedFd) -> io::Result<Self> {
-        Ok(Self { pipe: SharedDescriptor::of_nonblocking(descriptor) })
+        Ok(Self { pipe: Watched::of_nonblocking(descriptor) })
     }
 
     /// Waits until a read does not wait.

@@ -48,6 +48,7 @@ pieces! {
     sockets::a_proxy
     times::sleeps_and_resets
     times::intervals
+    times::what_is_always_ready_gives_way
     times::queues_of_delays
     times::time_outs_leave_no_bytes_behind
     tasks::channels
@@ -74,6 +75,9 @@ pieces! {
     tasks::yields
     runtimes::tokens_of_threads
     runtimes::blocking_where_it_may
+    runtimes::blocking_where_it_may_not
+    runtimes::nothing_waits_outside
+    tasks::large_futures
     runtimes::queued_blocking_work
     runtimes::runtimes_of_threads
     runtimes::local_guards

@@ -73,6 +73,42 @@ pub(crate) async fn blocking_where_it_may() -> Found {
     Ok(format!("{:?}", found.await?))
 }
 
+/// A task that blocks its thread could wait for ever for other tasks of the thread. tokio panics.
+pub(crate) async fn blocking_where_it_may_not() -> Found {
+    let (sender, mut receiver) = mpsc::channel::<()>(1);
+    let task = tokio::spawn(async move { receiver.blocking_recv() });
+    let refused = task.await.unwrap_err().is_panic();
+    let is_closed = sender.is_closed();
+    let lock = Arc::new(tokio::sync::Mutex::new(7));
+    let other = lock.clone();
+    let locks = tokio::spawn(async move { *other.blocking_lock() });
+    let locks_refused = locks.await.unwrap_err().is_panic();
+    // Where the thread may block, so may these calls.
+    let (sender, mut receiver) = mpsc::channel(1);
+    let sending = tokio::task::spawn_blocking(move || sender.blocking_send(5).is_ok());
+    let received = tokio::spawn(async move { block_in_place(|| receiver.blocking_recv()) });
+    let (sent, received) = (sending.await?, received.await?);
+    let locked = tokio::task::spawn_blocking(move || *lock.blocking_lock()).await?;
+    Ok(format!("{refused} {is_closed} {locks_refused} {sent} {received:?} {locked}"))
+}
+
+/// Without a runtime there is nothing that could wait.
+pub(crate) async fn nothing_waits_outside() -> Found {
+    let panics = |work: fn()| move || std::panic::catch_unwind(work).is_err();
+    let found = [
+        outside(panics(|| drop(sleep(Duration::ZERO)))).await?,
+        outside(panics(|| drop(time::interval(Duration::from_secs(1))))).await?,
+        outside(panics(|| drop(timeout(Duration::ZERO, async {})))).await?,
+        outside(panics(|| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.set_nonblocking(true).unwrap();
+            drop(tokio::net::TcpListener::from_std(listener));
+        }))
+        .await?,
+    ];
+    Ok(format!("{found:?}"))
+}
+
 /// Blocking work that waits for a thread when its runtime ends still runs.
 pub(crate) async fn queued_blocking_work() -> Found {
     let found = outside(|| {

@@ -48,6 +48,22 @@ pub(crate) async fn channels() -> Found {
     Ok(format!("{sums:?} {last}"))
 }
 
+/// A future of many bytes finds room on each stack on its way.
+pub(crate) async fn large_futures() -> Found {
+    async fn sum(first: u8) -> u64 {
+        let many = [first; 256 * 1024];
+        tokio::task::yield_now().await;
+        many.iter().map(|byte| u64::from(*byte)).sum()
+    }
+    let one = tokio::spawn(sum(1)).await?;
+    let other = tokio::spawn(async { tokio::spawn(sum(2)).await.unwrap() }).await?;
+    let third = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(sum(3))
+    });
+    Ok(format!("{one} {other} {}", third.await?))
+}
+
 pub(crate) async fn locks() -> Found {
     let (count, permits) = (Arc::new(Mutex::new(0)), Arc::new(Semaphore::new(3)));
     let (barrier, notify) = (Arc::new(Barrier::new(11)), Arc::new(Notify::new()));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::IntervalStream;
 use tokio_util::time::DelayQueue;
@@ -39,6 +40,56 @@ pub(crate) async fn intervals() -> Found {
     assert!(next > late && (next - first).as_nanos() % MOMENT.as_nanos() == 0);
     let count = IntervalStream::new(interval(MOMENT)).take(5).count().await;
     Ok(count.to_string())
+}
+
+/// A time limit ends a loop that never has to wait, whatever it does.
+pub(crate) async fn what_is_always_ready_gives_way() -> Found {
+    let ticks = async {
+        let mut ticks = interval(Duration::from_nanos(1));
+        loop {
+            ticks.tick().await;
+        }
+    };
+    let sleeps = async {
+        loop {
+            sleep(Duration::ZERO).await;
+        }
+    };
+    let messages = async {
+        let (sender, mut receiver) = mpsc::channel(1);
+        loop {
+            sender.send(()).await.unwrap();
+            receiver.recv().await.unwrap();
+        }
+    };
+    let locks = async {
+        let lock = Mutex::new(());
+        loop {
+            drop(lock.lock().await);
+        }
+    };
+    let (mut one, mut other) = pair().await?;
+    let bytes = async {
+        loop {
+            one.write_all(b"a").await.unwrap();
+            other.read_exact(&mut [0]).await.unwrap();
+        }
+    };
+    let yields = async {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    };
+    let limited: [(_, Result<(), _>); 6] = [
+        ("ticks", timeout(MOMENT, ticks).await),
+        ("sleeps", timeout(MOMENT, sleeps).await),
+        ("messages", timeout(MOMENT, messages).await),
+        ("locks", timeout(MOMENT, locks).await),
+        ("bytes", timeout(MOMENT, bytes).await),
+        ("yields", timeout(MOMENT, yields).await),
+    ];
+    let ended = limited.iter().filter(|(_, ended)| ended.is_err()).map(|(name, _)| *name);
+    Ok(ended.collect::<Vec<_>>().join(" "))
 }
 
 pub(crate) async fn queues_of_delays() -> Found {
