@@ -32,5 +32,5 @@ pub use lookup::lookup_host;
 pub use options::ConnectOptions;
 pub use output::Output;
 pub use shared::SharedDescriptor;
-pub use stream::{ReadHalf, TcpStream, WriteHalf};
+pub use stream::{Closed, ReadHalf, TcpStream, WriteHalf};
 pub use udp::UdpSocket;
