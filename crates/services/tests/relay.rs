@@ -21,8 +21,10 @@ use std::{
 
 use duality_services::{
     http,
-    relay::{Config, Limits, Relay},
+    relay::{Config, Forwarded, Health, Limits, Relay},
 };
+
+use rustix::net::sockopt::set_socket_linger;
 
 use http_client::{Client, World, get, serve_connections_in};
 use kept_port::KeptPort;
@@ -51,7 +53,11 @@ fn patient() -> Limits {
 }
 
 fn relay_with(world: World, upstreams: &[SocketAddr], limits: Limits) -> SocketAddr {
-    let relay = Relay::new(Config { upstreams: upstreams.to_vec(), limits }).unwrap();
+    serve(world, Config { upstreams: upstreams.to_vec(), limits, ..Config::default() })
+}
+
+fn serve(world: World, config: Config) -> SocketAddr {
+    let relay = Relay::new(config).unwrap();
     serve_connections_in(world, move |stream| relay.serve(stream))
 }
 
@@ -94,7 +100,8 @@ fn fields_of_the_connection_end_and_those_of_the_relay_are_added() {
              Via: 1.0 other\r\n\r\n",
         );
         let expected = "GET /head HTTP/1.1\r\nHost: a:1\r\nX-Yours: 2\r\nVia: 1.0 other\r\n\
-             X-Forwarded-For: 10.0.0.1, 127.0.0.1\r\nVia: 1.1 duality\r\n\r\n";
+             X-Forwarded-For: 10.0.0.1, 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\
+             Via: 1.1 duality\r\n\r\n";
         assert_eq!(String::from_utf8(reply.body).unwrap(), expected, "{world:?}");
         let reply = client.ask("GET /head HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
         assert_eq!(reply.field("Connection"), Some("keep-alive"));
@@ -236,36 +243,231 @@ fn an_upstream_that_was_not_there_at_the_start_is_found() {
         let port = KeptPort::keep();
         let relay = relay_with(world, &[port.address()], patient());
         assert_eq!(Client::connect(relay).ask(&get("/")).code, 502, "{world:?}");
-        let listener = TcpListener::bind(port.address()).unwrap();
-        thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut head = [0; 1024];
-            while stream.read(&mut head).is_ok_and(|count| count > 0) {
-                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nback").unwrap();
-            }
-        });
-        // It is tried again after a second.
-        let begun = std::time::Instant::now();
-        let reply = loop {
-            let reply = Client::connect(relay).ask(&get("/"));
-            if reply.code == 200 || begun.elapsed() > Duration::from_secs(60) {
-                break reply;
-            }
-        };
-        assert_eq!(reply.body, b"back", "{world:?}");
+        let _server = answer_at(port.address());
+        assert_eq!(Client::connect(relay).ask(&get("/")).body, b"back", "{world:?}");
     }
 }
 
 #[test]
-fn an_upstream_that_takes_too_long_is_given_up() {
+fn an_upstream_that_takes_too_long_is_given_up_for_that_request_alone() {
     for world in WORLDS {
         let upstream = Upstream::start();
         let limits = Limits { reply_time: SHORT, ..patient() };
         let address = relay_with(world, &[upstream.address], limits);
-        assert_eq!(Client::connect(address).ask(&get("/silent")).code, 504, "{world:?}");
-        // The only upstream is left out now.
-        assert_eq!(Client::connect(address).ask(&get("/")).code, 502, "{world:?}");
+        for _ in 0..5 {
+            let reply = Client::connect(address).ask(&get("/silent"));
+            let text = String::from_utf8(reply.body).unwrap();
+            assert_eq!(reply.code, 504, "{world:?}");
+            assert!(text.contains("took too long to answer"), "{world:?}: {text}");
+        }
+        assert_eq!(Client::connect(address).ask(&get("/")).code, 200, "{world:?}");
     }
+}
+
+/// An upstream that is left out is tried all the same, if there is no other.
+#[test]
+fn the_last_upstream_is_always_tried() {
+    for world in WORLDS {
+        let port = KeptPort::keep();
+        let relay = relay_with(world, &[port.address()], patient());
+        for _ in 0..5 {
+            let reply = Client::connect(relay).ask(&get("/"));
+            let text = String::from_utf8(reply.body).unwrap();
+            assert_eq!(reply.code, 502, "{world:?}");
+            assert!(text.contains("can be reached"), "{world:?}: {text}");
+        }
+        let _server = answer_at(port.address());
+        assert_eq!(Client::connect(relay).ask(&get("/")).body, b"back", "{world:?}");
+    }
+}
+
+/// Answers every request at an address by `back`.
+fn answer_at(address: SocketAddr) -> thread::JoinHandle<()> {
+    let listener = TcpListener::bind(address).unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 1024];
+        while stream.read(&mut head).is_ok_and(|count| count > 0) {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nback").unwrap();
+        }
+    })
+}
+
+#[test]
+fn a_request_that_may_be_repeated_goes_to_the_next_upstream() {
+    for world in WORLDS {
+        let (bad, good) = (Upstream::start(), Upstream::start());
+        let address = relay_with(world, &[bad.closing(), good.address], patient());
+        for _ in 0..6 {
+            assert_eq!(Client::connect(address).ask(&get("/")).body, b"hello", "{world:?}");
+        }
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na";
+        let codes = [(); 2].map(|()| Client::connect(address).ask(post).code);
+        assert!(codes.contains(&502) && codes.contains(&200), "{world:?}: {codes:?}");
+    }
+}
+
+/// A client that leaves is noticed while the upstream is silent: its connection to the upstream
+/// ends.
+#[test]
+fn a_client_that_leaves_takes_its_request_along() {
+    let half = "POST /silent HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\nabc";
+    for world in WORLDS {
+        let upstream = Upstream::start();
+        let limits = Limits { look_time: SHORT, ..patient() };
+        let address = relay_with(world, &[upstream.address], limits);
+        let next = get("/silent") + &get("/the-next-one");
+        for (request, resets) in
+            [(&*get("/silent"), false), (&next, false), (&get("/silent"), true), (half, false)]
+        {
+            let mut client = Client::connect(address);
+            client.send(request);
+            upstream.expect_silent(1);
+            if resets {
+                set_socket_linger(&client.stream, Some(Duration::ZERO)).unwrap();
+            }
+            drop(client);
+            upstream.expect_silent(0);
+        }
+        assert_eq!(Client::connect(address).ask(&get("/")).code, 200, "{world:?}");
+    }
+}
+
+#[test]
+fn a_half_closed_client_is_served_if_the_relay_is_told_so() {
+    for world in WORLDS {
+        let upstream = Upstream::start();
+        let limits = Limits { look_time: SHORT, reply_time: SHORT * 4, ..patient() };
+        let config = Config { upstreams: vec![upstream.address], limits, ..Config::default() };
+        for serves_half_closed in [false, true] {
+            let address = serve(world, Config { serves_half_closed, ..config.clone() });
+            let mut client = Client::connect(address);
+            client.send(get("/silent"));
+            client.stream.shutdown(Shutdown::Write).unwrap();
+            let (reply, was_reset) = read_all(&mut client);
+            let is_late = reply.starts_with("HTTP/1.1 504 ");
+            assert!(is_late == serves_half_closed && !was_reset, "{world:?}: {reply}");
+            // A reply that comes before the look is for everybody.
+            let limits = Limits { look_time: EVER, ..patient() };
+            let address = serve(world, Config { limits, serves_half_closed, ..config.clone() });
+            let mut client = Client::connect(address);
+            client.send(get("/"));
+            client.stream.shutdown(Shutdown::Write).unwrap();
+            assert!(read_all(&mut client).0.ends_with("hello"), "{world:?}");
+        }
+    }
+}
+
+#[test]
+fn a_late_permission_to_send_the_body_is_waited_for() {
+    for world in WORLDS {
+        let upstream = Upstream::start();
+        let mut limits = patient();
+        limits.client.body_time = SHORT / 2;
+        let address = relay_with(world, &[upstream.address], limits);
+        let mut client = Client::connect(address);
+        client.send(
+            "POST /late-continue HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\
+             Content-Length: 4\r\n\r\n",
+        );
+        let mut interim = [0; 25];
+        client.stream.read_exact(&mut interim).unwrap();
+        assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n", "{world:?}");
+        client.send("body");
+        assert_eq!(client.receive(false).body, b"body", "{world:?}");
+        // From then on, the client has its time.
+        client.send(
+            "POST /continue HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\
+             Content-Length: 4\r\n\r\n",
+        );
+        client.stream.read_exact(&mut interim).unwrap();
+        assert_eq!(client.receive(false).code, 408, "{world:?}");
+    }
+}
+
+#[test]
+fn fields_on_behalf_are_kept_or_replaced_and_never_smuggled() {
+    let request = "GET /head HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 10.0.0.1\r\n\
+        X_Forwarded_For: 10.0.0.2\r\nX-Forwarded_Proto: https\r\nX-Forwarded-Proto: https\r\n\
+        X-Real-IP: 10.0.0.3\r\nx_real_ip: 10.0.0.4\r\nForwarded: for=10.0.0.5\r\nX-Other_Name: 1\r\n\r\n";
+    let appended = "GET /head HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\
+        X-Real-IP: 10.0.0.3\r\nForwarded: for=10.0.0.5\r\nX-Other_Name: 1\r\n\
+        X-Forwarded-For: 10.0.0.1, 127.0.0.1\r\nVia: 1.1 duality\r\n\r\n";
+    let replaced = "GET /head HTTP/1.1\r\nHost: a\r\nX-Other_Name: 1\r\n\
+        X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nVia: 1.1 duality\r\n\r\n";
+    for (forwarded, expected) in [(Forwarded::Append, appended), (Forwarded::Replace, replaced)] {
+        let upstream = Upstream::start();
+        let upstreams = vec![upstream.address];
+        let config = Config { upstreams, limits: patient(), forwarded, ..Config::default() };
+        let address = serve(World::Suspend, config);
+        let reply = Client::connect(address).ask(request);
+        assert_eq!(String::from_utf8(reply.body).unwrap(), expected);
+        for name in ["X-Forwarded-For", "X_Forwarded_Proto", "Forwarded"] {
+            let (reply, _) = exchange(
+                address,
+                &format!(
+                    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                     0\r\n{name}: 10.0.0.1\r\n\r\n"
+                ),
+            );
+            assert!(reply.starts_with("HTTP/1.1 400 "), "{name}: {reply}");
+        }
+    }
+}
+
+#[test]
+fn a_web_socket_comes_about_and_no_other_protocol() {
+    let ask = |protocol: &str| {
+        format!(
+            "GET /switch HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
+             Upgrade: {protocol}\r\nSec-WebSocket-Key: x\r\n\r\n"
+        )
+    };
+    for world in WORLDS {
+        let upstream = Upstream::start();
+        let address = relay(world, &upstream);
+        let mut client = Client::connect(address);
+        client.send(ask("WebSocket") + "early ");
+        let expected = "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: y\r\n\
+            Connection: upgrade\r\nUpgrade: websocket\r\n\r\nearly ";
+        let mut begun = vec![0; expected.len()];
+        client.stream.read_exact(&mut begun).unwrap();
+        assert_eq!(String::from_utf8(begun).unwrap(), expected, "{world:?}");
+        // Much in both directions at once, and an end that passes on.
+        let mut writer = client.stream.try_clone().unwrap();
+        let sender = thread::spawn(move || {
+            (0..200).for_each(|_| writer.write_all(&[b'x'; 10_000]).unwrap());
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let (echoed, was_reset) = read_all(&mut client);
+        sender.join().unwrap();
+        assert!(echoed.len() == 2_000_000 && !was_reset, "{world:?}: {}", echoed.len());
+        // An upstream sees a plain request for any other protocol.
+        for protocol in ["h2c", "websocket, h2c", "TLS/1.0"] {
+            let reply = Client::connect(address).ask(&ask(protocol));
+            assert_eq!(reply.body, b"no switch", "{world:?}: {protocol}");
+        }
+        // An upstream that switches unasked is refused.
+        assert_eq!(Client::connect(address).ask(&get("/switch-all-the-same")).code, 502);
+    }
+}
+
+#[test]
+fn an_upstream_that_is_ill_gets_no_requests() {
+    let (bad, good) = (Upstream::start(), Upstream::start());
+    let health =
+        Health { target: "/raw/HTTP/1.1_503_Ill;Content-Length:_0;;".into(), interval: SHORT };
+    let upstreams = vec![bad.address, good.address];
+    let config = Config { upstreams, limits: patient(), health: Some(health), ..Config::default() };
+    let relay = Relay::new(config).unwrap();
+    let checked = relay.clone();
+    let address = serve_connections_in(World::Suspend, move |stream| relay.serve(stream));
+    thread::spawn(move || duality_runtime::block_on(checked.check_health()));
+    // Both are ill by this target, and still the last hope.
+    while bad.requests() + good.requests() < 4 {
+        thread::yield_now();
+    }
+    assert_eq!(Client::connect(address).ask(&get("/")).body, b"hello");
 }
 
 #[test]
