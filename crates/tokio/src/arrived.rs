@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
-use duality_runtime::net::TcpStream as OurStream;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 
@@ -19,12 +18,6 @@ use crate::socket::Socket;
 pub(crate) trait Quiet {
     /// Whether neither bytes nor an end have come that have not been read.
     fn is_quiet(&self) -> bool;
-}
-
-impl Quiet for OurStream {
-    fn is_quiet(&self) -> bool {
-        OurStream::is_quiet(self)
-    }
 }
 
 impl Quiet for TokioIo<Socket> {
