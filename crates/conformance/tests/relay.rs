@@ -24,7 +24,7 @@ macro_rules! relay {
                 interim_replies_are_passed_on a_reply_that_breaks_off_is_cut
                 connections_to_the_upstream_are_used_again unasked_bytes_are_no_reply
                 without_an_upstream_there_is_a_reply an_upload_outlives_a_drain
-                a_client_that_leaves_frees_its_place the_log_and_the_metrics_tell_of_upstreams }
+                a_client_that_leaves_frees_its_place upstreams_take_turns the_log_and_the_metrics_tell_of_upstreams }
         }
     };
     (@ $($body:ident)*) => {
@@ -310,6 +310,16 @@ fn a_client_that_leaves_frees_its_place(architecture: &[&str]) {
         .unwrap();
     let (reply, _) = read_all(&mut client);
     assert!(reply.ends_with(b"hello"), "{}", String::from_utf8_lossy(&reply));
+}
+
+fn upstreams_take_turns(architecture: &[&str]) {
+    let upstreams = [Upstream::start(), Upstream::start()];
+    let more = [&format!("--upstream={}", upstreams[1].address), "--serve-half-closed"];
+    let server = relay_with(architecture, upstreams[0].address, &more);
+    for _ in 0..6 {
+        assert!(ask(server.address(), get("/").as_bytes()).0.ends_with("hello"));
+    }
+    assert_eq!(upstreams.map(|upstream| upstream.requests()), [3, 3]);
 }
 
 fn the_log_and_the_metrics_tell_of_upstreams(architecture: &[&str]) {

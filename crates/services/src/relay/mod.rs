@@ -35,11 +35,12 @@ mod upstream;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use duality_runtime::block_on;
 use duality_runtime::handler::Handler;
 use duality_runtime::net::{Input, Output, TcpStream, lookup_host};
-use duality_runtime::task;
+use duality_runtime::{shared, task};
 
 pub use health::{checks, upstreams};
 pub use limits::{Config, Forwarded, Health, Limits, MOST_UPSTREAMS};
@@ -87,6 +88,8 @@ pub struct Relay {
 
 struct Shared {
     upstreams: Vec<Upstream>,
+    /// The requests that were given an upstream so far.
+    turns: &'static [AtomicU64; 1],
     limits: Limits,
     forwarded: Forwarded,
     serves_half_closed: bool,
@@ -112,7 +115,9 @@ impl Relay {
         }
         let upstreams = upstreams.into_iter().map(Upstream::new).collect();
         let pools = PerLoop::default();
-        let shared = Shared { upstreams, limits, forwarded, serves_half_closed, health, pools };
+        let turns = shared::words();
+        let shared =
+            Shared { upstreams, turns, limits, forwarded, serves_half_closed, health, pools };
         Ok(Self { shared: Arc::new(shared) })
     }
 

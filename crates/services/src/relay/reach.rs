@@ -5,6 +5,7 @@
 //! tried.
 
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 
 use duality_runtime::net::{Input, TcpStream};
 use duality_runtime::select;
@@ -47,7 +48,7 @@ impl Shared {
     ) -> Result<Back<'_>, Failure> {
         let began = client.is_logged().then(Instant::now);
         let count = self.upstreams.len();
-        let first = pool.turn(count);
+        let first = self.turn();
         for is_admitted in [true, false] {
             for number in (first..first + count).map(|number| number % count) {
                 let upstream = &self.upstreams[number];
@@ -72,6 +73,13 @@ impl Shared {
             }
         }
         Err(Failure::Unreachable)
+    }
+
+    /// The number of the upstream that is next. The processes of a server share it: under `fork`,
+    /// each would otherwise begin with the first.
+    fn turn(&self) -> usize {
+        let turn = self.turns[0].fetch_add(1, Relaxed);
+        (turn % self.upstreams.len() as u64) as usize
     }
 
     /// A new connection to an upstream. `None` if it refuses, or takes too long.
