@@ -280,13 +280,8 @@ fn silent_handshakes_give_way() {
     let arguments = ["--workers", "2"];
     let server = Server::start_with(directory.path(), "http", "pool", &arguments).unwrap();
     let hello = hello_of(directory.path(), server.address);
-    let silent: Vec<_> = (0..160)
-        .map(|_| {
-            let mut stream = server.connect();
-            stream.write_all(&hello).unwrap();
-            stream
-        })
-        .collect();
+    let silent: Vec<_> = (0..160).map(|_| server.connect()).collect();
+    silent.iter().for_each(|mut stream| stream.write_all(&hello).unwrap());
     // The patience of this client is 60 s, less than a second for two of the others.
     let mut tls = server.connect_tls(directory.path(), &TLS13);
     ask(&mut tls, "/small", "Connection: close\r\n").unwrap();

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{idle, resting};
-use duality_runtime::net::{Closed, ConnectOptions, ListenOptions, TcpListener, TcpStream};
+use duality_runtime::net::{ConnectOptions, ListenOptions, TcpListener, TcpStream};
 use duality_runtime::sync::{Mutex, Notify, Semaphore, channel};
 use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
-use duality_runtime::{fs, select, task};
+use duality_runtime::{fs, task};
 
 use common::Case;
 use kept_port::KeptPort;
@@ -41,7 +41,6 @@ in_every_world! {
     a_source_that_is_not_local_is_an_error
     a_narrow_receiver_holds_up_its_peer
     half_closed_streams_still_receive
-    a_peer_that_leaves_is_noticed
     a_clone_writes_while_the_other_reads
     addresses_agree
     join_returns_what_the_task_returned
@@ -276,62 +275,6 @@ async fn a_narrow_receiver_holds_up_its_peer() {
     client.read_exact(&mut received).await.unwrap();
     assert!(received.iter().all(|byte| *byte == 7));
     assert_eq!(client.read(&mut received).await.unwrap(), 0);
-}
-
-/// A service waits for something else, and its peer leaves. Unread bytes do not hide the end.
-async fn a_peer_that_leaves_is_noticed() {
-    for unread in [&b""[..], b"the next request"] {
-        for (leave, expected) in [
-            (Leave::Close, Closed::Sending),
-            (Leave::HalfClose, Closed::Sending),
-            (Leave::Reset, Closed::Both),
-        ] {
-            let (mut client, mut server) = pair().await;
-            client.write_all(unread).await.unwrap();
-            assert_eq!(server.has_closed(), None);
-            let is_gathered = timeout(MOMENT, task::gather(server.closed())).await;
-            assert_eq!(is_gathered, Err(Elapsed));
-            let half = match leave {
-                Leave::Close => {
-                    drop(client);
-                    None
-                }
-                Leave::Reset => {
-                    client.set_linger_reset().unwrap();
-                    drop(client);
-                    None
-                }
-                Leave::HalfClose => {
-                    client.shutdown(Shutdown::Write).await.unwrap();
-                    Some(client)
-                }
-            };
-            let closed = timeout(EVER, select_closed(&server)).await.unwrap();
-            assert_eq!(closed, Some(expected), "{leave:?}");
-            assert_eq!(server.has_closed(), Some(expected), "{leave:?}");
-            assert_eq!(timeout(EVER, server.closed()).await, Ok(expected), "{leave:?}");
-            // A client that has only ended its sending side gets its reply.
-            if let Some(mut client) = half {
-                server.write_all(b"reply").await.unwrap();
-                client.read_exact(&mut [0; 5]).await.unwrap();
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Leave {
-    Close,
-    HalfClose,
-    Reset,
-}
-
-/// Waits for another thing and for the peer's end at once.
-async fn select_closed(server: &TcpStream) -> Option<Closed> {
-    select! {
-        () = sleep(EVER) => None,
-        closed = server.closed() => Some(closed),
-    }
 }
 
 async fn half_closed_streams_still_receive() {

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_empty() {
         let reply = b"HTTP/1.1 400 Bad Request\r\n\r\n";
-        assert_eq!(members(b"", reply, 0), r#""m":"","u":"","s":400,"b":0,"p":"""#);
+        assert_eq!(Logged::of(b"").members(reply, 0), r#""m":"","u":"","s":400,"b":0,"p":"""#);
     }
 
     #[test]

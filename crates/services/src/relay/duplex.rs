@@ -22,7 +22,8 @@ use duality_runtime::time::{Duration, Instant, timeout};
 
 use super::Shared;
 use super::answer::Answer;
-use super::back::{Asked, Back, Failure};
+use super::back::{Asked, Back};
+use super::failure::Failure;
 use super::flow::{Flowed, Framed};
 use super::limits::PIECE;
 use crate::http::{

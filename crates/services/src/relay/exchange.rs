@@ -8,8 +8,9 @@ use duality_runtime::time::Instant;
 
 use super::Shared;
 use super::answer::Answer;
-use super::back::{Asked, Back, Failure, Patience};
+use super::back::{Asked, Back, Patience};
 use super::duplex::{Ended, duplex};
+use super::failure::Failure;
 use super::flow::{Flowed, Framed};
 use super::journal;
 use super::limits::PIECE;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use duality_runtime::time::Instant;
 
-use super::back::Failure;
+use super::failure::Failure;
 
 /// When the parts of an exchange came about.
 #[derive(Clone, Copy, Debug)]

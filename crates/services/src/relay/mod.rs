@@ -22,6 +22,7 @@ mod answer;
 mod back;
 mod duplex;
 mod exchange;
+mod failure;
 mod flow;
 mod head;
 mod health;

@@ -13,7 +13,8 @@ use duality_runtime::time::{Instant, sleep, timeout};
 use rustix::io::Errno;
 
 use super::Shared;
-use super::back::{Back, Failure};
+use super::back::Back;
+use super::failure::Failure;
 use super::journal::Times;
 use super::limits::REPLY_HEAD;
 use super::pool::Pool;
@@ -114,8 +115,8 @@ impl Shared {
         }
     }
 
-    /// Waits until the client waits no more for its reply. The first look comes after a while, as in
-    /// every wait for an upstream.
+    /// Waits until the client waits no more for its reply. The first look comes after a while, as
+    /// in every wait for an upstream.
     async fn left(&self, client: &TcpStream) {
         loop {
             sleep(self.limits.look_time).await;

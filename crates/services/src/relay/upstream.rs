@@ -22,7 +22,7 @@ use duality_runtime::log;
 use duality_runtime::shared;
 use duality_runtime::time::{Duration, Instant};
 
-use super::back::Failure;
+use super::failure::Failure;
 
 /// So many connections must fail within the window.
 const FAILURES: u64 = 3;

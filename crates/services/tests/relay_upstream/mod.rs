@@ -170,18 +170,7 @@ fn answer(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io
             writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
             reply(writer, &body(head, reader)?)?;
         }
-        "/switch" if head.text.contains("\r\nConnection: upgrade\r\nUpgrade: websocket\r\n") => {
-            writer.write_all(
-                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
-                  Sec-WebSocket-Accept: y\r\nUpgrade: websocket\r\n\r\n",
-            )?;
-            io::copy(reader, writer)?;
-            return Ok(false);
-        }
-        "/switch" => reply(writer, b"no switch")?,
-        "/switch-all-the-same" => writer.write_all(
-            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-        )?,
+        path if path.starts_with("/switch") => return switch(head, reader, writer),
         "/hints" => {
             writer.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n")?;
             reply(writer, b"hinted")?;
@@ -222,6 +211,21 @@ fn answer(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io
     }
     writer.flush()?;
     Ok(true)
+}
+
+/// Switches to a WebSocket, if it is asked to, and then sends back what comes.
+fn switch(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io::Result<bool> {
+    let is_asked = head.text.contains("\r\nConnection: upgrade\r\nUpgrade: websocket\r\n");
+    if !is_asked && head.path() == "/switch" {
+        reply(writer, b"no switch")?;
+        return Ok(true);
+    }
+    writer.write_all(
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+          Sec-WebSocket-Accept: y\r\nUpgrade: websocket\r\n\r\n",
+    )?;
+    io::copy(reader, writer)?;
+    Ok(false)
 }
 
 /// The replies after which the server closes, without reading more.
