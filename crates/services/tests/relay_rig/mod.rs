@@ -1,7 +1,6 @@
 //! A relay for tests, in any world, and what its clients do.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
-#![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
 
 use std::{
     io::{ErrorKind, Read},
