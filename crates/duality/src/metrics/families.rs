@@ -109,6 +109,9 @@ fn write_queues(page: &mut Page<'_>) -> fmt::Result {
     page.labelled("queue_executed", help, "queue", &executed, ConstCounter::new)
 }
 
+/// The name and the help of a counter, and its value.
+type Counter = (&'static str, &'static str, fn(&UpstreamReport) -> u64);
+
 /// Writes the upstreams, if the service is a relay.
 fn write_upstreams(page: &mut Page<'_>) -> fmt::Result {
     let upstreams = relay::upstreams();
@@ -121,7 +124,7 @@ fn write_upstreams(page: &mut Page<'_>) -> fmt::Result {
     let is_up = of(|report| report.is_up.into());
     let help = "Whether requests go to an upstream: it is neither left out nor ill.";
     page.labelled("upstream_up", help, "upstream", &is_up, ConstGauge::new)?;
-    let counters: [(&str, &str, fn(&UpstreamReport) -> u64); 5] = [
+    let counters: [Counter; 5] = [
         ("upstream_requests", "Requests that were sent to an upstream.", |report| report.requests),
         ("upstream_unreached", "Connections to an upstream that did not come about.", |report| {
             report.unreached
