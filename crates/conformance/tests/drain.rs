@@ -48,6 +48,7 @@ mod forms {
             fn $name() {
                 if super::runs_here(&$architecture) {
                     super::forms_that_have_come_are_kept(&$architecture);
+                    super::a_body_that_is_coming_is_waited_for(&$architecture);
                 }
             }
         };
@@ -168,6 +169,47 @@ fn forms_that_have_come_are_kept(architecture: &[&str]) {
         expect_last(client, b"HTTP/1.1 303 ");
     }
     expect_the_end(server);
+}
+
+/// The server has read the head, and waits for the body, when it is asked to drain.
+fn a_body_that_is_coming_is_waited_for(architecture: &[&str]) {
+    let has_metrics = architecture != ["handwritten"];
+    let metrics: Vec<_> =
+        has_metrics.then(|| "--metrics=127.0.0.1:0".to_owned()).into_iter().collect();
+    let mut server = serve("http", architecture, &metrics);
+    let metrics = has_metrics.then(|| {
+        let line = server.complaints().next("it says where its metrics are");
+        line.split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next())
+            .expect(&line)
+            .to_owned()
+    });
+    let mut client = server.connect();
+    let head = "POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 6\r\n\r\n";
+    client.write_all(head.as_bytes()).unwrap();
+    let mut interim = [0; 25];
+    client.read_exact(&mut interim).unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    client.write_all(b"abc").unwrap();
+    server.signal(Signal::TERM);
+    eventually("it drains", || match &metrics {
+        None => TcpStream::connect(server.address()).is_err().then_some(()),
+        Some(address) => {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+            std::io::read_to_string(stream).unwrap().contains("draining").then_some(())
+        }
+    });
+    client.write_all(b"def").unwrap();
+    let reply = std::io::read_to_string(client).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("abcdef"), "{reply}");
+    assert!(server.wait().0.success());
+}
+
+#[test]
+fn handwritten_waits_for_a_body_too() {
+    a_body_that_is_coming_is_waited_for(&["handwritten"]);
 }
 
 fn a_signal_in_mid_load_loses_nothing_that_had_come(architecture: &[&str]) {

@@ -10,7 +10,8 @@ use std::process::Command;
 use std::thread;
 
 use duality_conformance::{
-    KeptPort, PATIENCE, ServerProcess, for_every_architecture_of_straight_line_code, runs_here,
+    KeptPort, PATIENCE, ServerProcess, eventually, for_every_architecture_of_straight_line_code,
+    runs_here,
 };
 use relay_upstream::Upstream;
 
@@ -22,7 +23,8 @@ macro_rules! relay {
                 bodies_flow_both_ways_at_once an_early_reply_reaches_the_client
                 interim_replies_are_passed_on a_reply_that_breaks_off_is_cut
                 connections_to_the_upstream_are_used_again unasked_bytes_are_no_reply
-                without_an_upstream_there_is_a_reply }
+                without_an_upstream_there_is_a_reply an_upload_outlives_a_drain
+                a_client_that_leaves_frees_its_place upstreams_take_turns the_log_and_the_metrics_tell_of_upstreams }
         }
     };
     (@ $($body:ident)*) => {
@@ -37,9 +39,14 @@ macro_rules! relay {
 for_every_architecture_of_straight_line_code!(relay);
 
 fn relay(architecture: &[&str], upstream: SocketAddr) -> ServerProcess {
+    // The clients of these tests end their sending side, and wait however long it takes.
+    relay_with(architecture, upstream, &["--serve-half-closed"])
+}
+
+fn relay_with(architecture: &[&str], upstream: SocketAddr, more: &[&str]) -> ServerProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "relay", "--listen=127.0.0.1:0", &format!("--upstream={upstream}")]);
-    ServerProcess::start(command.arg("--architecture").args(architecture))
+    ServerProcess::start(command.args(more).arg("--architecture").args(architecture))
 }
 
 /// Sends `request`, ends the sending side, and returns all bytes up to the end, or to a reset.
@@ -102,8 +109,12 @@ fn replies_are_those_of_the_upstream(architecture: &[&str]) {
         let (relayed, was_reset) = ask(server.address(), request.as_bytes());
         assert!(relayed == direct && !was_reset, "{line}: {relayed:.300} instead of {direct:.300}");
     }
-    // A reply that ends with the connection says so.
+    // A reply that ends with the connection comes in chunks, so that its end is no cut.
     let (relayed, _) = ask(server.address(), get("/until-end").as_bytes());
+    let expected = "HTTP/1.1 200 OK\r\nX-Kind: end\r\nTransfer-Encoding: chunked\r\n\r\n\
+        11\r\nall that there is\r\n0\r\n\r\n";
+    assert_eq!(relayed, expected);
+    let (relayed, _) = ask(server.address(), b"GET /until-end HTTP/1.0\r\n\r\n");
     let expected = "HTTP/1.1 200 OK\r\nX-Kind: end\r\nConnection: close\r\n\r\nall that there is";
     assert_eq!(relayed, expected);
     let (relayed, _) = ask(server.address(), get("/old").as_bytes());
@@ -257,6 +268,107 @@ fn without_an_upstream_there_is_a_reply(architecture: &[&str]) {
     assert_eq!(replies.matches("HTTP/1.1 502 Bad Gateway\r\n").count(), 2, "{replies}");
     server.signal(rustix::process::Signal::TERM);
     assert!(server.wait().0.success());
+}
+
+fn an_upload_outlives_a_drain(architecture: &[&str]) {
+    let upstream = Upstream::start();
+    let flags = ["--serve-half-closed", "--metrics=127.0.0.1:0"];
+    let mut server = relay_with(architecture, upstream.address, &flags);
+    let metrics = metrics_address(&mut server);
+    let mut stream = connect(server.address());
+    stream.write_all(b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\n\r\nabc").unwrap();
+    // What comes back has been all the way, so the upload is under way.
+    let begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n";
+    let mut head = vec![0; begun.len()];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(head, begun);
+    server.signal(rustix::process::Signal::TERM);
+    eventually("it drains", || {
+        ask(metrics, get("/healthz").as_bytes()).0.contains("draining").then_some(())
+    });
+    stream.write_all(b"def").unwrap();
+    let (rest, was_reset) = read_all(&mut stream);
+    let rest = String::from_utf8_lossy(&rest).into_owned();
+    assert!(rest.ends_with("3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n") && !was_reset, "{rest}");
+    assert!(server.wait().0.success());
+}
+
+fn a_client_that_leaves_frees_its_place(architecture: &[&str]) {
+    let upstream = Upstream::start();
+    let server = relay_with(architecture, upstream.address, &[]);
+    for _ in 0..2 {
+        let mut client = connect(server.address());
+        client.write_all(get("/silent").as_bytes()).unwrap();
+        upstream.expect_silent(1);
+        drop(client);
+        upstream.expect_silent(0);
+    }
+    // This client stays.
+    let mut client = connect(server.address());
+    client
+        .write_all(get("/").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").as_bytes())
+        .unwrap();
+    let (reply, _) = read_all(&mut client);
+    assert!(reply.ends_with(b"hello"), "{}", String::from_utf8_lossy(&reply));
+}
+
+fn upstreams_take_turns(architecture: &[&str]) {
+    let upstreams = [Upstream::start(), Upstream::start()];
+    let more = [&format!("--upstream={}", upstreams[1].address), "--serve-half-closed"];
+    let server = relay_with(architecture, upstreams[0].address, &more);
+    for _ in 0..6 {
+        assert!(ask(server.address(), get("/").as_bytes()).0.ends_with("hello"));
+    }
+    assert_eq!(upstreams.map(|upstream| upstream.requests()), [3, 3]);
+}
+
+fn the_log_and_the_metrics_tell_of_upstreams(architecture: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let upstream = Upstream::start();
+    let flags = [
+        "--serve-half-closed",
+        "--metrics=127.0.0.1:0",
+        &format!("--access-log={}", log.display()),
+    ];
+    let mut server = relay_with(architecture, upstream.address, &flags);
+    let metrics = metrics_address(&mut server);
+    let close = "Connection: close\r\n\r\n";
+    for path in ["/", "/closes"] {
+        ask(server.address(), get(path).replace("\r\n\r\n", &format!("\r\n{close}")).as_bytes());
+    }
+    let lines = eventually("both requests are logged", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        (text.lines().count() == 2 && text.ends_with('\n')).then_some(text)
+    });
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let address = upstream.address.to_string();
+    for (line, code) in lines.iter().zip([200, 502]) {
+        assert_eq!(
+            (&line["s"], &line["c"], &line["up"]),
+            (&code.into(), &"127.0.0.1".into(), &address.clone().into())
+        );
+        let [connected, ended] = ["uct", "urt"].map(|name| line[name].as_f64().unwrap());
+        assert!(connected <= ended, "{line}");
+    }
+    assert!(lines[0]["uht"].is_f64() && lines[0]["why"].is_null(), "{}", lines[0]);
+    assert!(lines[1]["uht"].is_null() && lines[1]["why"] == "closed", "{}", lines[1]);
+    let (page, _) = ask(metrics, get("/metrics").as_bytes());
+    for (name, value) in [("unanswered_total", 1), ("late_total", 0), ("up", 1)] {
+        let sample = page.lines().find(|line| {
+            line.starts_with(&format!("duality_upstream_{name}{{")) && line.contains(&address)
+        });
+        let sample = sample.unwrap_or_else(|| panic!("no {name}: {page}"));
+        assert!(sample.ends_with(&format!(" {value}")), "{sample}");
+    }
+}
+
+/// The address of the metrics, as a server that has just started prints it.
+fn metrics_address(server: &mut ServerProcess) -> SocketAddr {
+    let line = server.complaints().next("it says where its metrics are");
+    let address = line.strip_prefix("metrics at http://").and_then(|rest| rest.split('/').next());
+    address.expect(&line).parse().unwrap()
 }
 
 /// On the least stack that the registry names, a relay does its work.

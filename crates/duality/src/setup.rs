@@ -28,8 +28,7 @@ pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
         data_size: settings.data_size,
         read_size: settings.read_size,
         upstreams: settings.upstream.clone().unwrap_or_default(),
-        store: None,
-        durable: false,
+        ..Setup::default()
     })
 }
 

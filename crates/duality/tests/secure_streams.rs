@@ -75,15 +75,21 @@ fn every_architecture_serves_the_same_bytes() {
     }
 }
 
+/// The beginning of what a client of plain HTTP is told.
+const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\n";
+
 /// Clients that speak something else, stop in their handshake, or send a broken record.
 fn break_the_protocol(address: SocketAddr, directory: &Path, told: &str) {
     let hello: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 9000], hello, b""] {
+    let http: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+    for bytes in [http, &[0xff; 9000], hello, b""] {
         let mut stream = connect(address);
         // The server may have left.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
-        assert!(what_comes(&mut stream).len() < 100, "{told}: an alert at most");
+        let said = what_comes(&mut stream);
+        let expected = if bytes == http { said.starts_with(PLAIN) } else { said.len() < 100 };
+        assert!(expected, "{told}: an alert at most, and words for HTTP: {said:?}");
     }
     let mut tls = connect_tls(address, directory, &TLS13);
     tls.write_all(b"the handshake is made").unwrap();

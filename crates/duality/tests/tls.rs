@@ -5,7 +5,7 @@ mod tls_client;
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -59,9 +59,20 @@ struct Server {
 impl Server {
     /// `None`, and a line, where this machine cannot run the architecture.
     fn start(directory: &Path, service: &str, architecture: &str) -> Option<Self> {
+        Self::start_with(directory, service, architecture, &[])
+    }
+
+    /// The same with more arguments.
+    fn start_with(
+        directory: &Path,
+        service: &str,
+        architecture: &str,
+        more: &[&str],
+    ) -> Option<Self> {
         let mut child = Command::new(PROGRAM)
             .args(["serve", service, "--listen", "127.0.0.1:0", "--architecture", architecture])
             .args(["--tls-cert", "cert.pem", "--tls-key", "key.pem"])
+            .args(more)
             .args((service == "http").then_some(["--root", "root"]).into_iter().flatten())
             .current_dir(directory)
             .stdout(Stdio::piped())
@@ -226,7 +237,8 @@ fn clients_that_break_the_protocol_harm_nothing() {
     for architecture in WORLDS {
         let Some(server) = Server::start(directory.path(), "http", architecture) else { continue };
         let hello: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
-        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 9000], hello, b""] {
+        let http: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+        for bytes in [http, &[0xff; 9000], hello, b""] {
             let mut stream = server.connect();
             // The server may have left.
             let _ = stream.write_all(bytes);
@@ -236,6 +248,12 @@ fn clients_that_break_the_protocol_harm_nothing() {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
                 Err(error) => panic!("{architecture}: {error}"),
+            }
+            if bytes == http {
+                let said = String::from_utf8_lossy(&said);
+                assert!(said.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{said}");
+                assert!(said.ends_with("ask by https://\n"), "{architecture}: {said}");
+                continue;
             }
             assert!(said.len() < 100, "{architecture}: {said:?}");
         }
@@ -252,6 +270,75 @@ fn clients_that_break_the_protocol_harm_nothing() {
         ask(&mut tls, "/small", "Connection: close\r\n").unwrap();
         assert_eq!(body(&mut tls, architecture).unwrap(), b"a few bytes");
         server.end(architecture);
+    }
+}
+
+/// Clients that begin a handshake and say no more give way where others wait for a thread.
+#[test]
+fn silent_handshakes_give_way() {
+    let directory = files();
+    let arguments = ["--workers", "2"];
+    let server = Server::start_with(directory.path(), "http", "pool", &arguments).unwrap();
+    let hello = hello_of(directory.path(), server.address);
+    let silent: Vec<_> = (0..160).map(|_| server.connect()).collect();
+    silent.iter().for_each(|mut stream| stream.write_all(&hello).unwrap());
+    // The patience of this client is 60 s, less than a second for two of the others.
+    let mut tls = server.connect_tls(directory.path(), &TLS13);
+    ask(&mut tls, "/small", "Connection: close\r\n").unwrap();
+    assert_eq!(body(&mut tls, "pool").unwrap(), b"a few bytes");
+    drop(silent);
+    server.end("pool");
+}
+
+/// The first flight of a client.
+fn hello_of(directory: &Path, address: SocketAddr) -> Vec<u8> {
+    let mut tls = connect_tls(address, directory, &TLS13);
+    let mut hello = Vec::new();
+    tls.conn.write_tls(&mut hello).unwrap();
+    hello
+}
+
+/// A relay's reply without a length ends in a way that a client can tell from a cut.
+#[test]
+fn a_cut_reply_without_a_length_never_looks_whole() {
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = upstream.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in upstream.incoming().map_while(Result::ok) {
+            let mut head = [0; 1000];
+            let length = stream.read(&mut head).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nsome of it").unwrap();
+            // A reset ends the reply of some paths.
+            if head[..length].starts_with(b"GET /cut") {
+                thread::sleep(std::time::Duration::from_millis(50));
+                rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO))
+                    .unwrap();
+            }
+        }
+    });
+    let directory = files();
+    let upstream = format!("--upstream={address}");
+    for architecture in WORLDS {
+        let relay = Server::start_with(directory.path(), "relay", architecture, &[&upstream]);
+        let Some(server) = relay else { continue };
+        for (path, version, is_whole) in
+            [("/", "1.1", true), ("/", "1.0", true), ("/cut", "1.1", false), ("/cut", "1.0", false)]
+        {
+            let mut tls = server.connect_tls(directory.path(), &TLS13);
+            let fields = "Host: x\r\nConnection: close\r\n";
+            write!(tls, "GET {path} HTTP/{version}\r\n{fields}\r\n").unwrap();
+            let mut reply = Vec::new();
+            let ended = tls.read_to_end(&mut reply);
+            let reply = String::from_utf8(reply).unwrap();
+            let told = format!("{architecture}: {path} of {version}: {ended:?} after {reply}");
+            assert_eq!(ended.is_ok(), is_whole, "{told}");
+            let has_end = match version {
+                "1.1" => reply.ends_with("\r\na\r\nsome of it\r\n0\r\n\r\n"),
+                _ => reply.ends_with("some of it"),
+            };
+            assert!(has_end || !is_whole, "{told}");
+        }
+        server.signal(rustix::process::Signal::TERM);
     }
 }
 

@@ -80,6 +80,11 @@ impl<'c> Attempts<'c> {
         self.cut_short
     }
 
+    /// Leaves the input open at a drain, because the rest of a message is still coming.
+    pub(crate) fn outlive_drain(&mut self) {
+        self.draining = false;
+    }
+
     /// Reads the present bytes. 0 is the end of the stream. During a drain, the absence of bytes is
     /// an end too.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {

@@ -244,6 +244,7 @@ impl Conversation {
                     incoming.deadline.get_or_insert_with(|| attempts.after(limits.body_time));
                 let deadline = *deadline;
                 self.input.consume(self.input.unused().len());
+                attempts.outlive_drain();
                 return self.fill(deadline, attempts, limits);
             }
             Progress::Finished(length) => {

@@ -9,6 +9,9 @@
 //!
 //! - The client sends more slowly than `LEAST_RATE`, and has had `SLOW` for its request.
 //!
+//! In a handshake of TLS, the client has an answer to give, and nothing to think about. So silence
+//! is shorter there: two round trips, and `SECOND_LOOK`.
+//!
 //! A connection never ends in this way while a reply is on its way.
 //!
 //! A thread that is blocked in recv(2) checks this once in each `SILENCE`, the socket's time-out
@@ -43,6 +46,9 @@ const MANY_READS: u32 = 3;
 thread_local! {
     /// The place of this kernel thread, or null. The place lies on the stack of [`Places::enter`].
     static PLACE: Cell<*const Place<'static>> = const { Cell::new(ptr::null()) };
+
+    /// Whether the connection that this kernel thread serves is in its handshake.
+    static SHAKES_HANDS: Cell<bool> = const { Cell::new(false) };
 
     /// The number of reads since the last write.
     static READS: Cell<u32> = const { Cell::new(0) };
@@ -83,6 +89,25 @@ pub(crate) fn here<R>(operation: impl FnOnce(Option<&Place<'_>>) -> R) -> R {
     // SAFETY: `PLACE` is non-null only while `enter` has not returned, and the place lies on the
     // stack of `enter`. The operation is called now, and cannot keep a reference.
     operation(unsafe { PLACE.get().as_ref() })
+}
+
+/// A handshake of the connection that this kernel thread serves. Ends when it is dropped.
+#[cfg(feature = "rustls")]
+pub(crate) struct Handshake;
+
+#[cfg(feature = "rustls")]
+impl Handshake {
+    pub(crate) fn begin() -> Self {
+        SHAKES_HANDS.set(true);
+        Self
+    }
+}
+
+#[cfg(feature = "rustls")]
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        SHAKES_HANDS.set(false);
+    }
 }
 
 /// Counts a read or a write of the connection that this kernel thread serves.
@@ -130,5 +155,10 @@ fn left(connection: BorrowedFd<'_>) -> Option<Duration> {
     let is_slow = in_pieces
         && sent >= SLOW
         && info.bytes_received < LEAST_RATE.saturating_mul(sent.as_secs());
-    Some(if is_slow { Duration::ZERO } else { SILENCE.saturating_sub(received.min(sent)) })
+    let round_trips = Duration::from_micros(info.rtt.into()) * 2;
+    let silence = match SHAKES_HANDS.get() {
+        true => SILENCE.min(SECOND_LOOK + round_trips),
+        false => SILENCE,
+    };
+    Some(if is_slow { Duration::ZERO } else { silence.saturating_sub(received.min(sent)) })
 }

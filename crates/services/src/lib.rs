@@ -45,7 +45,7 @@ use std::{future::Future, io};
 
 use duality_runtime::{handler::Handler, net::TcpStream};
 
-pub use setup::{Setting, Setup, SetupError};
+pub use setup::{Setting, Setup, SetupError, Times};
 
 /// The description of a service for other crates.
 #[derive(Clone, Copy, Debug)]

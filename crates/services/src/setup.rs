@@ -1,11 +1,12 @@
 //! The set-up of a service: files, templates, sizes, and its store.
 
-use std::{io, path::PathBuf};
+use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use duality_runtime::log;
 
 use crate::{
     http,
+    relay::{self, Forwarded},
     store::{Channel, InvalidLocation, Location, OpenError, Options, RedisCalls, Store},
 };
 
@@ -32,7 +33,60 @@ pub struct Setup {
     pub durable: bool,
     /// The servers behind the relay, each a `HOST:PORT`.
     pub upstreams: Vec<String>,
+    /// The bounds on times.
+    pub times: Times,
+    /// What the relay asks its upstreams for, to see whether they are well.
+    pub health_check: Option<String>,
+    /// How often it asks.
+    pub health_interval: Option<Duration>,
+    /// What the relay makes of `X-Forwarded-For` and its like.
+    pub forwarded: Option<Forwarded>,
+    /// Whether the relay serves clients that have ended their sending side, however long it takes.
+    pub half_closed: bool,
 }
+
+/// Bounds on times that the operator can choose. `None` is the service's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// [`http::Limits::head_time`].
+    pub head: Option<Duration>,
+    /// [`http::Limits::body_time`].
+    pub body: Option<Duration>,
+    /// [`http::Limits::idle_time`].
+    pub idle: Option<Duration>,
+    /// [`http::Limits::write_time`].
+    pub write: Option<Duration>,
+    /// [`relay::Limits::connect_time`].
+    pub connect: Option<Duration>,
+    /// [`relay::Limits::reply_time`].
+    pub reply: Option<Duration>,
+}
+
+impl Times {
+    fn http(&self) -> http::Limits {
+        let own = http::Limits::default();
+        http::Limits {
+            head_time: self.head.unwrap_or(own.head_time),
+            body_time: self.body.unwrap_or(own.body_time),
+            idle_time: self.idle.unwrap_or(own.idle_time),
+            write_time: self.write.unwrap_or(own.write_time),
+            ..own
+        }
+    }
+
+    fn relay(&self) -> relay::Limits {
+        let own = relay::Limits::default();
+        relay::Limits {
+            client: self.http(),
+            connect_time: self.connect.unwrap_or(own.connect_time),
+            reply_time: self.reply.unwrap_or(own.reply_time),
+            ..own
+        }
+    }
+}
+
+/// How often upstreams are asked whether they are well, unless the operator says otherwise.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A setting that the operator can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +109,31 @@ pub enum Setting {
     ReadSize,
     /// [`Setup::upstreams`].
     Upstream,
+    /// [`Times::head`].
+    HeadTime,
+    /// [`Times::body`].
+    BodyTime,
+    /// [`Times::idle`].
+    IdleTime,
+    /// [`Times::write`].
+    WriteTime,
+    /// [`Times::connect`].
+    ConnectTime,
+    /// [`Times::reply`].
+    ReplyTime,
+    /// [`Setup::health_check`].
+    HealthCheck,
+    /// [`Setup::health_interval`].
+    HealthInterval,
+    /// [`Setup::forwarded`].
+    Forwarded,
+    /// [`Setup::half_closed`].
+    HalfClosed,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 19] = [
         Self::Root,
         Self::Templates,
         Self::RedisCalls,
@@ -69,6 +143,16 @@ impl Setting {
         Self::DataSize,
         Self::ReadSize,
         Self::Upstream,
+        Self::HeadTime,
+        Self::BodyTime,
+        Self::IdleTime,
+        Self::WriteTime,
+        Self::ConnectTime,
+        Self::ReplyTime,
+        Self::HealthCheck,
+        Self::HealthInterval,
+        Self::Forwarded,
+        Self::HalfClosed,
     ];
 
     /// The name in flags and plans.
@@ -84,6 +168,16 @@ impl Setting {
             Self::DataSize => "data-size",
             Self::ReadSize => "read-size",
             Self::Upstream => "upstream",
+            Self::HeadTime => "head-time",
+            Self::BodyTime => "body-time",
+            Self::IdleTime => "idle-time",
+            Self::WriteTime => "write-time",
+            Self::ConnectTime => "connect-time",
+            Self::ReplyTime => "reply-time",
+            Self::HealthCheck => "health-check",
+            Self::HealthInterval => "health-interval",
+            Self::Forwarded => "forwarded",
+            Self::HalfClosed => "serve-half-closed",
         }
     }
 
@@ -96,7 +190,16 @@ impl Setting {
             Self::RedisCalls => "does not choose its calls",
             Self::Store | Self::Durable => "keeps nothing",
             Self::Data | Self::DataSize | Self::ReadSize => "has no data file",
-            Self::Upstream => "relays nothing",
+            Self::Upstream
+            | Self::ConnectTime
+            | Self::ReplyTime
+            | Self::HealthCheck
+            | Self::HealthInterval
+            | Self::Forwarded
+            | Self::HalfClosed => "relays nothing",
+            Self::HeadTime | Self::BodyTime | Self::IdleTime | Self::WriteTime => {
+                "has no such time"
+            }
         }
     }
 }
@@ -115,12 +218,35 @@ impl Setup {
             Setting::DataSize => self.data_size.is_some(),
             Setting::ReadSize => self.read_size.is_some(),
             Setting::Upstream => !self.upstreams.is_empty(),
+            Setting::HeadTime => self.times.head.is_some(),
+            Setting::BodyTime => self.times.body.is_some(),
+            Setting::IdleTime => self.times.idle.is_some(),
+            Setting::WriteTime => self.times.write.is_some(),
+            Setting::ConnectTime => self.times.connect.is_some(),
+            Setting::ReplyTime => self.times.reply.is_some(),
+            Setting::HealthCheck => self.health_check.is_some(),
+            Setting::HealthInterval => self.health_interval.is_some(),
+            Setting::Forwarded => self.forwarded.is_some(),
+            Setting::HalfClosed => self.half_closed,
         }
     }
 
     /// The settings of http.
     pub(crate) fn http(&self) -> http::Config {
-        http::Config { root: self.root.clone(), ..http::Config::default() }
+        http::Config { root: self.root.clone(), limits: self.times.http() }
+    }
+
+    /// The settings of a relay to these upstreams.
+    pub(crate) fn relay(&self, upstreams: Vec<SocketAddr>) -> relay::Config {
+        let interval = self.health_interval.unwrap_or(HEALTH_INTERVAL);
+        let health = self.health_check.clone().map(|target| relay::Health { target, interval });
+        relay::Config {
+            upstreams,
+            limits: self.times.relay(),
+            forwarded: self.forwarded.unwrap_or_default(),
+            serves_half_closed: self.half_closed,
+            health,
+        }
     }
 
     /// Sets up the store of the service called `name`. If the location was not chosen, prints it.

@@ -1,5 +1,6 @@
 //! Tests the relay over real sockets, in every world: its limits, its upstreams' faults, and its
-//! refusals. `crates/conformance/tests/relay.rs` compares replies under every architecture.
+//! refusals. `relay_clients.rs` has the clients' faults. `crates/conformance/tests/relay.rs`
+//! compares replies under every architecture.
 
 #![expect(
     clippy::disallowed_types,
@@ -10,77 +11,22 @@
 mod http_client;
 #[path = "../../runtime/tests/kept_port/mod.rs"]
 mod kept_port;
+mod relay_rig;
 mod relay_upstream;
 
 use std::{
-    io::{ErrorKind, Read, Write},
+    io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener},
     thread,
     time::Duration,
 };
 
-use duality_services::{
-    http,
-    relay::{Config, Limits, Relay},
-};
+use duality_services::relay::{Config, Forwarded, Health, Limits, Relay};
 
 use http_client::{Client, World, get, serve_connections_in};
 use kept_port::KeptPort;
+use relay_rig::{SHORT, WORLDS, exchange, patient, read_all, relay, relay_with, serve};
 use relay_upstream::Upstream;
-
-/// The worlds in which a relay runs: it is not written by hand.
-const WORLDS: [World; 3] = [World::Block, World::Park, World::Suspend];
-
-/// A time limit that no test reaches on any machine.
-const EVER: Duration = Duration::from_secs(600);
-
-/// Short enough to wait for.
-const SHORT: Duration = Duration::from_millis(200);
-
-/// Long time limits. Each test shortens the limit that it tests.
-fn patient() -> Limits {
-    let client = http::Limits {
-        head_time: EVER,
-        body_time: EVER,
-        idle_time: EVER,
-        write_time: EVER,
-        linger_time: EVER,
-        ..http::Limits::default()
-    };
-    Limits { client, connect_time: EVER, reply_time: EVER, idle_time: EVER, ..Limits::default() }
-}
-
-fn relay_with(world: World, upstreams: &[SocketAddr], limits: Limits) -> SocketAddr {
-    let relay = Relay::new(Config { upstreams: upstreams.to_vec(), limits }).unwrap();
-    serve_connections_in(world, move |stream| relay.serve(stream))
-}
-
-fn relay(world: World, upstream: &Upstream) -> SocketAddr {
-    relay_with(world, &[upstream.address], patient())
-}
-
-/// Reads until the end. Returns the bytes, and whether a reset ended them.
-fn read_all(client: &mut Client) -> (String, bool) {
-    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
-    let was_reset = loop {
-        match client.stream.read(&mut buffer) {
-            Ok(0) => break false,
-            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-                break true;
-            }
-        }
-    };
-    (String::from_utf8_lossy(&bytes).into_owned(), was_reset)
-}
-
-/// Sends a request that asks to close, and reads all that comes.
-fn exchange(address: SocketAddr, request: &str) -> (String, bool) {
-    let mut client = Client::connect(address);
-    client.send(request);
-    read_all(&mut client)
-}
 
 #[test]
 fn fields_of_the_connection_end_and_those_of_the_relay_are_added() {
@@ -94,7 +40,8 @@ fn fields_of_the_connection_end_and_those_of_the_relay_are_added() {
              Via: 1.0 other\r\n\r\n",
         );
         let expected = "GET /head HTTP/1.1\r\nHost: a:1\r\nX-Yours: 2\r\nVia: 1.0 other\r\n\
-             X-Forwarded-For: 10.0.0.1, 127.0.0.1\r\nVia: 1.1 duality\r\n\r\n";
+             X-Forwarded-For: 10.0.0.1, 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\
+             Via: 1.1 duality\r\n\r\n";
         assert_eq!(String::from_utf8(reply.body).unwrap(), expected, "{world:?}");
         let reply = client.ask("GET /head HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
         assert_eq!(reply.field("Connection"), Some("keep-alive"));
@@ -236,75 +183,118 @@ fn an_upstream_that_was_not_there_at_the_start_is_found() {
         let port = KeptPort::keep();
         let relay = relay_with(world, &[port.address()], patient());
         assert_eq!(Client::connect(relay).ask(&get("/")).code, 502, "{world:?}");
-        let listener = TcpListener::bind(port.address()).unwrap();
-        thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut head = [0; 1024];
-            while stream.read(&mut head).is_ok_and(|count| count > 0) {
-                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nback").unwrap();
-            }
-        });
-        // It is tried again after a second.
-        let begun = std::time::Instant::now();
-        let reply = loop {
-            let reply = Client::connect(relay).ask(&get("/"));
-            if reply.code == 200 || begun.elapsed() > Duration::from_secs(60) {
-                break reply;
-            }
-        };
-        assert_eq!(reply.body, b"back", "{world:?}");
+        let _server = answer_at(port.address());
+        assert_eq!(Client::connect(relay).ask(&get("/")).body, b"back", "{world:?}");
     }
 }
 
 #[test]
-fn an_upstream_that_takes_too_long_is_given_up() {
+fn an_upstream_that_takes_too_long_is_given_up_for_that_request_alone() {
     for world in WORLDS {
         let upstream = Upstream::start();
         let limits = Limits { reply_time: SHORT, ..patient() };
         let address = relay_with(world, &[upstream.address], limits);
-        assert_eq!(Client::connect(address).ask(&get("/silent")).code, 504, "{world:?}");
-        // The only upstream is left out now.
-        assert_eq!(Client::connect(address).ask(&get("/")).code, 502, "{world:?}");
+        for _ in 0..5 {
+            let reply = Client::connect(address).ask(&get("/silent"));
+            let text = String::from_utf8(reply.body).unwrap();
+            assert_eq!(reply.code, 504, "{world:?}");
+            assert!(text.contains("took too long to answer"), "{world:?}: {text}");
+        }
+        assert_eq!(Client::connect(address).ask(&get("/")).code, 200, "{world:?}");
     }
 }
 
+/// An upstream that is left out is tried all the same, if there is no other.
 #[test]
-fn a_client_that_sends_too_slowly_is_given_up() {
+fn the_last_upstream_is_always_tried() {
     for world in WORLDS {
-        let upstream = Upstream::start();
-        let mut limits = patient();
-        limits.client.body_time = SHORT;
-        let address = relay_with(world, &[upstream.address], limits);
-        let mut client = Client::connect(address);
-        client.send("POST /plain HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
-        assert_eq!(client.receive(false).code, 408, "{world:?}");
-        let mut limits = patient();
-        limits.client.head_time = SHORT;
-        let mut client = Client::connect(relay_with(world, &[upstream.address], limits));
-        client.send("GET / HTTP/1.1\r\n");
-        assert_eq!(client.receive(false).code, 408, "{world:?}");
+        let port = KeptPort::keep();
+        let relay = relay_with(world, &[port.address()], patient());
+        for _ in 0..5 {
+            let reply = Client::connect(relay).ask(&get("/"));
+            let text = String::from_utf8(reply.body).unwrap();
+            assert_eq!(reply.code, 502, "{world:?}");
+            assert!(text.contains("can be reached"), "{world:?}: {text}");
+        }
+        let _server = answer_at(port.address());
+        assert_eq!(Client::connect(relay).ask(&get("/")).body, b"back", "{world:?}");
     }
 }
 
+/// Answers every request at an address by `back`.
+fn answer_at(address: SocketAddr) -> thread::JoinHandle<()> {
+    let listener = TcpListener::bind(address).unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 1024];
+        while stream.read(&mut head).is_ok_and(|count| count > 0) {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nback").unwrap();
+        }
+    })
+}
+
 #[test]
-fn a_client_that_leaves_does_no_harm() {
+fn a_request_that_may_be_repeated_goes_to_the_next_upstream() {
     for world in WORLDS {
-        let upstream = Upstream::start();
-        let address = relay(world, &upstream);
-        for part in [
-            "GET /zeros/100000000 HTTP/1.1\r\nHost: a\r\n\r\n",
-            "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nabc",
-            "GET / HT",
-        ] {
-            let mut client = Client::connect(address);
-            client.send(part);
-            if part.contains("zeros") {
-                client.stream.read_exact(&mut [0; 1000]).unwrap();
-            }
-            drop(client);
+        let (bad, good) = (Upstream::start(), Upstream::start());
+        let address = relay_with(world, &[bad.closing(), good.address], patient());
+        for _ in 0..6 {
             assert_eq!(Client::connect(address).ask(&get("/")).body, b"hello", "{world:?}");
         }
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na";
+        let codes = [(); 2].map(|()| Client::connect(address).ask(post).code);
+        assert!(codes.contains(&502) && codes.contains(&200), "{world:?}: {codes:?}");
     }
+}
+
+/// A client that leaves is noticed while the upstream is silent: its connection to the upstream
+/// ends.
+#[test]
+fn fields_on_behalf_are_kept_or_replaced_and_never_smuggled() {
+    let request = "GET /head HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 10.0.0.1\r\n\
+        X_Forwarded_For: 10.0.0.2\r\nX-Forwarded_Proto: https\r\nX-Forwarded-Proto: https\r\n\
+        X-Real-IP: 10.0.0.3\r\nx_real_ip: 10.0.0.4\r\nForwarded: for=10.0.0.5\r\nX-Other_Name: 1\r\n\r\n";
+    let appended = "GET /head HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\
+        X-Real-IP: 10.0.0.3\r\nForwarded: for=10.0.0.5\r\nX-Other_Name: 1\r\n\
+        X-Forwarded-For: 10.0.0.1, 127.0.0.1\r\nVia: 1.1 duality\r\n\r\n";
+    let replaced = "GET /head HTTP/1.1\r\nHost: a\r\nX-Other_Name: 1\r\n\
+        X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nVia: 1.1 duality\r\n\r\n";
+    for (forwarded, expected) in [(Forwarded::Append, appended), (Forwarded::Replace, replaced)] {
+        let upstream = Upstream::start();
+        let upstreams = vec![upstream.address];
+        let config = Config { upstreams, limits: patient(), forwarded, ..Config::default() };
+        let address = serve(World::Suspend, config);
+        let reply = Client::connect(address).ask(request);
+        assert_eq!(String::from_utf8(reply.body).unwrap(), expected);
+        for name in ["X-Forwarded-For", "X_Forwarded_Proto", "Forwarded"] {
+            let (reply, _) = exchange(
+                address,
+                &format!(
+                    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                     0\r\n{name}: 10.0.0.1\r\n\r\n"
+                ),
+            );
+            assert!(reply.starts_with("HTTP/1.1 400 "), "{name}: {reply}");
+        }
+    }
+}
+
+#[test]
+fn an_upstream_that_is_ill_gets_no_requests() {
+    let (bad, good) = (Upstream::start(), Upstream::start());
+    let health =
+        Health { target: "/raw/HTTP/1.1_503_Ill;Content-Length:_0;;".into(), interval: SHORT };
+    let upstreams = vec![bad.address, good.address];
+    let config = Config { upstreams, limits: patient(), health: Some(health), ..Config::default() };
+    let relay = Relay::new(config).unwrap();
+    let checked = relay.clone();
+    let address = serve_connections_in(World::Suspend, move |stream| relay.serve(stream));
+    thread::spawn(move || duality_runtime::block_on(checked.check_health()));
+    // Both are ill by this target, and still the last hope.
+    while bad.requests() + good.requests() < 4 {
+        thread::yield_now();
+    }
+    assert_eq!(Client::connect(address).ask(&get("/")).body, b"hello");
 }
 
 #[test]

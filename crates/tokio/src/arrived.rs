@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
-use duality_runtime::net::TcpStream as OurStream;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Duration, Sleep, sleep};
@@ -32,6 +31,7 @@ pub(crate) trait Quiet {
     fn has_ended(&self) -> bool;
 }
 
+<<<<<<< HEAD
 /// The time for which a request goes on after its client may have left.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -45,6 +45,8 @@ impl Quiet for OurStream {
     }
 }
 
+=======
+>>>>>>> relay
 impl Quiet for TokioIo<Socket> {
     fn has_ended(&self) -> bool {
         self.inner().has_ended()

@@ -96,6 +96,7 @@ impl Instance {
                 let builder = builder(streams.clone(), Timer);
                 let builder = speaking(builder, agreed_protocol(&stream).as_deref());
                 let requests = Requests::new(service, client);
+                let stream = streams.pace(stream);
                 streams.run(serve(&builder, stream, requests, drained())).await
             })
         });

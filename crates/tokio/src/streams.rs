@@ -8,18 +8,29 @@
 //! hyper hands each request to its executor as a future. A task for each would be a kernel thread
 //! in the block world. Here all requests of a connection share its kernel thread: one runs at a
 //! time, and others run while it waits.
+//!
+//! The heads of many requests may come at once, and cost much more than their bytes tell. So a turn
+//! of the connection's task is bounded by [`TURN`]: its next read waits for the next turn.
 
 use std::future::Future;
+use std::io::{self, IoSlice};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
+use duality_runtime::net::TcpStream;
 use duality_runtime::task;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use hyper::rt::Executor;
+use hyper::rt::{Executor, Read, ReadBufCursor, Write};
 use pin_project_lite::pin_project;
+
+use crate::arrived::Quiet;
+
+/// How long a connection reads on, before others of its loop have their turn.
+const TURN: Duration = Duration::from_millis(1);
 
 /// A request under way.
 struct Request(Pin<Box<dyn Future<Output = ()> + Send>>);
@@ -36,26 +47,62 @@ impl Future for Request {
 
 /// The executor of a connection. hyper calls it only while the connection's task runs.
 #[derive(Clone, Default)]
-pub(crate) struct Streams(Arc<Mutex<Vec<Request>>>);
+pub(crate) struct Streams {
+    begun: Arc<Mutex<Vec<Request>>>,
+    turn: Arc<Mutex<Turn>>,
+}
+
+/// The present turn of a connection's task.
+#[derive(Default)]
+struct Turn {
+    reads: u32,
+    /// When it began, or shortly after.
+    began: Option<Instant>,
+    /// A connection that has switched its protocol is read by another task.
+    is_over: bool,
+}
+
+impl Turn {
+    /// Whether there is time for another read. Most turns have one or two reads, and do not read
+    /// the clock.
+    fn has_time(&mut self) -> bool {
+        self.reads += 1;
+        self.is_over
+            || self.reads <= 2
+            || self.began.get_or_insert_with(Instant::now).elapsed() < TURN
+    }
+}
+
+/// The connection as hyper sees it.
+pub(crate) struct Paced {
+    stream: TcpStream,
+    turn: Arc<Mutex<Turn>>,
+}
 
 impl Streams {
     /// Runs `connection`, and beside it what it hands to this executor. What runs when the
     /// connection ends is dropped, as the request of a connection of HTTP/1 is.
     pub(crate) fn run<F: Future>(self, connection: F) -> impl Future<Output = F::Output> {
         task::gather(Alongside {
+            turn: self.turn.clone(),
             connection,
             running: Running { begun: self, requests: FuturesUnordered::new() },
         })
     }
 
+    /// The connection, with reads that leave others their turn.
+    pub(crate) fn pace(&self, stream: TcpStream) -> Paced {
+        Paced { stream, turn: self.turn.clone() }
+    }
+
     fn take(&self) -> Vec<Request> {
-        mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, future: F) {
-        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         begun.push(Request(Box::pin(future)));
     }
 }
@@ -90,6 +137,7 @@ pin_project! {
     struct Alongside<F> {
         #[pin]
         connection: F,
+        turn: Arc<Mutex<Turn>>,
         running: Running,
     }
 }
@@ -99,10 +147,83 @@ impl<F: Future> Future for Alongside<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        if let Poll::Ready(ended) = this.connection.poll(context) {
-            return Poll::Ready(ended);
+        let turn = |is_over| {
+            let turn = Turn { is_over, ..Turn::default() };
+            *this.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
+        };
+        turn(false);
+        let ended = this.connection.poll(context);
+        if ended.is_pending() {
+            this.running.poll(context);
         }
-        this.running.poll(context);
-        Poll::Pending
+        turn(true);
+        ended
+    }
+}
+
+impl Quiet for Paced {
+    fn is_quiet(&self) -> bool {
+        self.stream.is_quiet()
+    }
+}
+
+impl Read for Paced {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.turn.lock().unwrap_or_else(PoisonError::into_inner).has_time() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Read::poll_read(Pin::new(&mut self.stream), context, buffer)
+    }
+}
+
+impl Write for Paced {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        // The stream has a method of this name, too.
+        Write::poll_write(Pin::new(&mut self.stream), context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Write::poll_write_vectored(Pin::new(&mut self.stream), context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        Write::is_write_vectored(&self.stream)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Write::poll_flush(Pin::new(&mut self.stream), context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Write::poll_shutdown(Pin::new(&mut self.stream), context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_has_its_time_and_no_more() {
+        let mut turn = Turn::default();
+        assert!(turn.has_time() && turn.has_time());
+        turn.began = Some(Instant::now() - TURN);
+        assert!(!turn.has_time());
+        // Another task reads the connection after a switch of protocols.
+        turn.is_over = true;
+        assert!(turn.has_time());
     }
 }

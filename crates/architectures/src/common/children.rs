@@ -63,7 +63,7 @@ struct Child {
     _slot: ChildSlot,
     started: Instant,
     /// What the child's connection holds. The parent drops it, even if the child is killed.
-    held: Option<Box<dyn Any + Send>>,
+    held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// A child that has ended.

@@ -23,6 +23,7 @@ mod privileges;
 mod question;
 mod record;
 mod regimes;
+mod relaying;
 mod replay;
 mod report;
 mod run;

@@ -18,6 +18,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::address::listen_address;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
+use super::relaying::{self, RelayingFlags};
 use super::tls::TlsFlags;
 use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
@@ -57,6 +58,8 @@ pub(super) struct Arguments {
     #[arg(long)]
     durable: bool,
     #[command(flatten)]
+    relaying: RelayingFlags,
+    #[command(flatten)]
     tls: TlsFlags,
     #[command(flatten)]
     tuning: Tuning,
@@ -95,7 +98,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let setup = Setup {
         store: arguments.store.clone(),
         durable: arguments.durable,
-        ..arguments.setup.setup()
+        ..arguments.relaying.put_into(arguments.setup.setup())
     };
     let mut listed = catalogue.look_up(name, &setup).map_err(flag)?;
     arguments.tls.check(&mut listed)?;
@@ -131,6 +134,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let metrics = arguments.visibility.start_metrics(&subject, architecture.forks())?;
     let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)
         .map_err(Failure::failed)?;
+    relaying::start_health_checks()?;
     prepare(arguments)?;
     if let Some(load) = injected {
         arguments.injection.serve(load, architecture, service, options)?;

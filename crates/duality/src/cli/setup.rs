@@ -56,8 +56,7 @@ impl SetupFlags {
             data_size,
             read_size,
             upstreams: upstream,
-            store: None,
-            durable: false,
+            ..Setup::default()
         }
     }
 

@@ -1,12 +1,15 @@
-//! A web server for a few short pages, on one kernel thread: one request for each connection, one
-//! connection at a time.
+//! A web server for a few short pages, on one kernel thread: one request for each connection.
 //!
-//! All resources of a client are bounded: 8 KiB for a head, two seconds for the whole exchange.
+//! No client waits for another one: the thread waits for all of them by one poll(2). All resources
+//! of a client are bounded: 8 KiB for a head, two seconds for the whole exchange. Of too many
+//! clients, the oldest is closed.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The most bytes of a request's head, and the most header fields.
 const HEAD: usize = 8 << 10;
@@ -14,6 +17,9 @@ const FIELDS: usize = 64;
 
 /// The most time that one connection may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The most connections at a time.
+const CLIENTS: usize = 64;
 
 /// The pause if no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -28,31 +34,104 @@ pub(super) struct Answer {
 
 /// Answers requests for ever. `page` finds the page at a path.
 pub(super) fn serve(listener: &TcpListener, page: impl Fn(&str) -> Option<Answer>) {
+    // Otherwise accept(2) would wait for a client that has left the queue.
+    let _ = listener.set_nonblocking(true);
+    let mut clients = Vec::new();
     loop {
-        match listener.accept() {
+        wait(listener, &clients);
+        accept(listener, &mut clients);
+        clients.retain_mut(|client: &mut Client| client.go_on(&page).unwrap_or(false));
+    }
+}
+
+/// Waits until a client comes, can go on, or has had its time.
+fn wait(listener: &TcpListener, clients: &[Client]) {
+    let mut watched = vec![PollFd::new(listener, PollFlags::IN)];
+    watched.extend(clients.iter().map(|client| {
+        let flags = if client.reply.is_empty() { PollFlags::IN } else { PollFlags::OUT };
+        PollFd::new(&client.stream, flags)
+    }));
+    let first = clients.iter().map(|client| client.end).min();
+    let left = first.map(|end| end.saturating_duration_since(Instant::now()));
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    // A signal may end the wait early.
+    let _ = poll(&mut watched, left.as_ref());
+}
+
+fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
+    loop {
+        match listener.accept().and_then(|(stream, _)| Client::new(stream)) {
+            Ok(client) => {
+                if clients.len() == CLIENTS {
+                    clients.remove(0);
+                }
+                clients.push(client);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             // A client may break off for its own reasons.
-            Ok((stream, _)) => drop(converse(&stream, &page)),
-            Err(_) => thread::sleep(PAUSE),
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(_) => return thread::sleep(PAUSE),
         }
     }
 }
 
-fn converse(stream: &TcpStream, page: impl Fn(&str) -> Option<Answer>) -> io::Result<()> {
-    let end = Instant::now() + PATIENCE;
-    let mut head = Vec::with_capacity(1024);
-    let reply = loop {
-        match request(&head) {
-            Some(reply) => break reply,
-            None => receive(stream, &mut head, end)?,
+/// A connection, of which the oldest is first.
+struct Client {
+    stream: TcpStream,
+    head: Vec<u8>,
+    /// Empty until the head has come.
+    reply: Vec<u8>,
+    sent: usize,
+    end: Instant,
+}
+
+impl Client {
+    fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let (head, reply) = (Vec::new(), Vec::new());
+        Ok(Self { stream, head, reply, sent: 0, end: Instant::now() + PATIENCE })
+    }
+
+    /// Reads and writes what it can without a wait. Returns whether the connection goes on.
+    fn go_on(&mut self, page: &impl Fn(&str) -> Option<Answer>) -> io::Result<bool> {
+        match self.try_all(page) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Instant::now() < self.end),
+            // A child process that was forked meanwhile also has the connection.
+            ended => ended.and_then(|()| self.stream.shutdown(Shutdown::Both)).map(|()| false),
         }
-    };
-    let (method, answer) = match reply {
-        Ok((method, path)) => (method, page(&path).unwrap_or_else(|| bare("404 Not Found"))),
-        Err(status) => (Method::Get, bare(status)),
-    };
-    send(stream, &text(method, &answer), end)?;
-    // A child process that was forked meanwhile also has the connection.
-    stream.shutdown(Shutdown::Both)
+    }
+
+    fn try_all(&mut self, page: &impl Fn(&str) -> Option<Answer>) -> io::Result<()> {
+        while self.reply.is_empty() {
+            let Some(request) = request(&self.head) else {
+                self.receive()?;
+                continue;
+            };
+            let (method, answer) = match request {
+                Ok((method, path)) => {
+                    (method, page(&path).unwrap_or_else(|| bare("404 Not Found")))
+                }
+                Err(status) => (Method::Get, bare(status)),
+            };
+            self.reply = text(method, &answer);
+        }
+        while self.sent < self.reply.len() {
+            self.sent += self.stream.write(&self.reply[self.sent..])?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 1024];
+        let room = buffer.len().min(HEAD - self.head.len());
+        match self.stream.read(&mut buffer[..room])? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            count => {
+                self.head.extend_from_slice(&buffer[..count]);
+                Ok(())
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,34 +160,6 @@ fn request(head: &[u8]) -> Option<Result<(Method, String), &'static str>> {
         Some("HEAD") => Ok((Method::Head, path.to_owned())),
         _ => Err("405 Method Not Allowed"),
     })
-}
-
-fn receive(mut stream: &TcpStream, head: &mut Vec<u8>, end: Instant) -> io::Result<()> {
-    stream.set_read_timeout(Some(left(end)?))?;
-    let mut buffer = [0; 1024];
-    let room = buffer.len().min(HEAD - head.len());
-    match stream.read(&mut buffer[..room])? {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        count => {
-            head.extend_from_slice(&buffer[..count]);
-            Ok(())
-        }
-    }
-}
-
-fn send(mut stream: &TcpStream, mut bytes: &[u8], end: Instant) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.set_write_timeout(Some(left(end)?))?;
-        let count = stream.write(bytes)?;
-        bytes = &bytes[count..];
-    }
-    Ok(())
-}
-
-/// The remaining time.
-fn left(end: Instant) -> io::Result<Duration> {
-    let left = end.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 fn bare(status: &'static str) -> Answer {
@@ -156,32 +207,50 @@ mod tests {
         assert_eq!(asked(&long), Some(Err("431 Request Header Fields Too Large")));
     }
 
-    #[test]
-    fn a_client_gets_the_page_and_the_end() {
+    /// Serves one page, for as long as the test process lives.
+    fn start() -> std::net::SocketAddr {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let page = |path: &str| {
-            (path == "/a").then(|| Answer {
-                status: "200 OK",
-                content_type: "x/y",
-                body: "A".into(),
-            })
+            let is_it = path == "/a";
+            is_it.then(|| Answer { status: "200 OK", content_type: "x/y", body: "A".into() })
         };
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in 0..2 {
-                    let (stream, _) = listener.accept().unwrap();
-                    converse(&stream, page).unwrap();
-                }
-            });
-            for (path, begin, end) in
-                [("/a", "HTTP/1.1 200 OK\r\n", "\r\n\r\nA"), ("/b", "HTTP/1.1 404 ", "Not Found\n")]
-            {
-                let mut stream = TcpStream::connect(address).unwrap();
-                write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-                let reply = io::read_to_string(stream).unwrap();
-                assert!(reply.starts_with(begin) && reply.ends_with(end), "{reply}");
-            }
-        });
+        thread::spawn(move || serve(&listener, page));
+        address
+    }
+
+    fn ask(address: std::net::SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        io::read_to_string(stream).unwrap()
+    }
+
+    #[test]
+    fn a_client_gets_the_page_and_the_end() {
+        let address = start();
+        for (path, begin, end) in
+            [("/a", "HTTP/1.1 200 OK\r\n", "\r\n\r\nA"), ("/b", "HTTP/1.1 404 ", "Not Found\n")]
+        {
+            let reply = ask(address, path);
+            assert!(reply.starts_with(begin) && reply.ends_with(end), "{reply}");
+        }
+    }
+
+    /// There are more silent clients than the server keeps, and others are answered.
+    #[test]
+    fn no_client_waits_for_a_silent_one() {
+        let address = start();
+        let begun = Instant::now();
+        let silent: Vec<_> =
+            (0..CLIENTS + 10).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert!(ask(address, "/a").ends_with("\r\n\r\nA"));
+        // One after the other, they would have had two seconds each.
+        assert!(begun.elapsed() < PATIENCE * CLIENTS as u32);
+        // The last one is still there, and is answered too.
+        let mut last = silent.last().unwrap();
+        write!(last, "GET /a HTTP/1.1\r\n").unwrap();
+        assert!(ask(address, "/a").ends_with("\r\n\r\nA"));
+        write!(last, "\r\n").unwrap();
+        assert!(io::read_to_string(last).unwrap().ends_with("\r\n\r\nA"));
     }
 }

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use duality_architectures::common::refusals::{self, Reason};
 use duality_runtime::handler::{FailureKind, failures};
 use duality_runtime::visibility;
+use duality_services::relay::{self, UpstreamReport};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -75,6 +76,7 @@ impl Collector for Families {
             totals.written_bytes,
         )?;
         write_queues(&mut page)?;
+        write_upstreams(&mut page)?;
         let seconds = self.processor.lock().unwrap_or_else(PoisonError::into_inner).seconds();
         let help = "Processor time of the server and its child processes.";
         page.counter("process_cpu", help, Some(&Unit::Seconds), seconds)?;
@@ -105,4 +107,40 @@ fn write_queues(page: &mut Page<'_>) -> fmt::Result {
     let executed = of(|queue| queue.executed);
     let help = "Blocks that were taken from a queue.";
     page.labelled("queue_executed", help, "queue", &executed, ConstCounter::new)
+}
+
+/// The name and the help of a counter, and its value.
+type Counter = (&'static str, &'static str, fn(&UpstreamReport) -> u64);
+
+/// Writes the upstreams, if the service is a relay.
+fn write_upstreams(page: &mut Page<'_>) -> fmt::Result {
+    let upstreams = relay::upstreams();
+    if upstreams.is_empty() {
+        return Ok(());
+    }
+    let of = |value: fn(&UpstreamReport) -> u64| -> Vec<(String, u64)> {
+        upstreams.iter().map(|report| (report.address.to_string(), value(report))).collect()
+    };
+    let is_up = of(|report| report.is_up.into());
+    let help = "Whether requests go to an upstream: it is neither left out nor ill.";
+    page.labelled("upstream_up", help, "upstream", &is_up, ConstGauge::new)?;
+    let counters: [Counter; 5] = [
+        ("upstream_requests", "Requests that were sent to an upstream.", |report| report.requests),
+        ("upstream_unreached", "Connections to an upstream that did not come about.", |report| {
+            report.unreached
+        }),
+        (
+            "upstream_unanswered",
+            "Requests that an upstream left without a whole reply.",
+            |report| report.unanswered,
+        ),
+        ("upstream_late", "Requests that an upstream took too long for.", |report| report.late),
+        ("upstream_abandoned", "Requests whose clients left before the end.", |report| {
+            report.abandoned
+        }),
+    ];
+    for (name, help, value) in counters {
+        page.labelled(name, help, "upstream", &of(value), ConstCounter::new)?;
+    }
+    Ok(())
 }

@@ -6,9 +6,8 @@
 //!               endpoint: GET /healthz ──▶ 200; 503 before the server listens, or while it drains
 //! ```
 //!
-//! A separate kernel thread answers, one scraper at a time, so no scrape takes a turn of the
-//! measured architecture. The counters exist in any case. Only the histogram of latencies is kept
-//! for this flag.
+//! A separate kernel thread answers, so no scrape takes a turn of the measured architecture. The
+//! counters exist in any case. Only the histogram of latencies is kept for this flag.
 
 mod endpoint;
 mod families;

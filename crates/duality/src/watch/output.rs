@@ -3,15 +3,17 @@
 //!
 //! A server may run as root and write into /tmp, where others can plant names. So it follows no
 //! symbolic link (`O_NOFOLLOW` of open(2)), and writes to no file of another user. A new file has
-//! the mode 0600, since records and dumps name clients.
+//! the mode 0600, since records and dumps name clients. A named pipe is written to without a wait:
+//! what its reader does not take is lost.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// A file, or standard error under another descriptor. This thread might hold std's lock while
@@ -86,12 +88,20 @@ fn open(path: &Path, flag: &str, options: &mut OpenOptions) -> Result<File, Stri
     let told = |problem: String| format!("{flag}: {}: {problem}", path.display());
     // The links of /dev, such as stdout, are the system's: no other user can plant a link there.
     let follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
-    options.create(true).mode(0o600).custom_flags(follow.bits().cast_signed());
-    let file = options.open(path).map_err(|error| match path.is_symlink() {
-        true => told("it is a symbolic link: name the file itself".into()),
-        false => told(error.to_string()),
+    // To open a pipe for writing would wait for its reader.
+    let flags = follow | OFlags::NONBLOCK;
+    options.create(true).mode(0o600).custom_flags(flags.bits().cast_signed());
+    let file = options.open(path).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => told("nobody reads this pipe: start its reader first".into()),
+        _ if path.is_symlink() => told("it is a symbolic link: name the file itself".into()),
+        _ => told(error.to_string()),
     })?;
     let found = file.metadata().map_err(|error| told(error.to_string()))?;
+    if !found.file_type().is_fifo() {
+        let waits =
+            fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK));
+        waits.map_err(|error| told(error.to_string()))?;
+    }
     if found.is_file() && (found.uid() != geteuid().as_raw() || found.nlink() > 1) {
         return Err(told("another user or name has it: remove it, or name a new file".into()));
     }
@@ -138,6 +148,23 @@ mod tests {
         fs::hard_link(&theirs, &planted).unwrap();
         assert!(create(&planted, "--dump").unwrap_err().contains("another user"));
         assert_eq!(fs::read_to_string(&theirs).unwrap(), "secret");
+    }
+
+    /// The start of a server does not wait for the reader of a pipe, and neither does a line.
+    #[test]
+    fn a_pipe_is_never_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+        let refused = Output::append(&path, "--access-log").map(drop).unwrap_err();
+        assert!(refused.contains("nobody reads this pipe"), "{refused}");
+        let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, 0.into()).unwrap();
+        let mut output = Output::append(&path, "--access-log").unwrap();
+        output.write("one\n").unwrap();
+        let mut line = [0; 8];
+        assert_eq!(rustix::io::read(&reader, &mut line).unwrap(), 4);
+        let lost = (0..1000).find_map(|_| output.write_bytes(&[b'x'; 4096]).err());
+        assert!(lost.is_some(), "the pipe is full");
     }
 
     #[test]

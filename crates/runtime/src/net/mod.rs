@@ -35,5 +35,5 @@ pub use output::Output;
 #[doc(hidden)]
 pub use packets::only_port;
 pub use shared::SharedDescriptor;
-pub use stream::{ReadHalf, TcpStream, WriteHalf};
+pub use stream::{Closed, ReadHalf, TcpStream, WriteHalf};
 pub use udp::UdpSocket;

@@ -121,10 +121,13 @@ impl Socket {
         })
     }
 
-    /// At a drain, leaves the end of the input to the socket's user.
-    pub(super) fn outlive_drain(&mut self) {
-        self.outlives_drain = true;
-        self.listed = None;
+    /// At a drain, leaves the end of the input to the socket's user, or no longer does.
+    #[inline]
+    pub(super) fn set_outlives_drain(&mut self, outlives: bool) {
+        self.outlives_drain = outlives;
+        if outlives {
+            self.listed = None;
+        }
     }
 
     /// Releases the other kernel threads that wait for a connection of this listener. The accept

@@ -1,5 +1,6 @@
 //! A TCP connection.
 
+mod closed;
 mod halves;
 mod local;
 mod polled;
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getpeername, socket_with};
 
+pub use closed::Closed;
 pub use halves::{ReadHalf, WriteHalf};
 
 use super::injection::Injected;

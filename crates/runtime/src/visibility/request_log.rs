@@ -43,6 +43,8 @@ pub(super) struct Line<'m> {
     pub(super) connection: u64,
     /// The number of the request within the connection, from 1.
     pub(super) request: u64,
+    /// The client's address, if it is known.
+    pub(super) client: &'m str,
     /// The time of the request, in nanoseconds.
     pub(super) length: u64,
     /// The service's description of the request, as members of a JSON object.
@@ -117,12 +119,12 @@ pub(super) fn add(line: &Line<'_>) {
 
 /// The line of a request that was answered this many seconds and microseconds after 1970.
 fn text(line: &Line<'_>, seconds: u64, microseconds: u64) -> String {
-    let Line { connection, request, length, members, round_trip } = line;
+    let Line { connection, request, client, length, members, round_trip } = line;
     let comma = if members.is_empty() { "" } else { "," };
     let length = length / 1000;
     format!(
         "{{\"ts\":{seconds}.{microseconds:06},\"rt\":{}.{:06},\"conn\":{connection},\"n\":{request},\
-         {members}{comma}\"rtt\":\"{round_trip}\"}}\n",
+         \"c\":\"{client}\",{members}{comma}\"rtt\":\"{round_trip}\"}}\n",
         length / 1_000_000,
         length % 1_000_000,
     )
@@ -135,14 +137,20 @@ mod tests {
     #[test]
     fn a_line_has_the_names_of_the_format() {
         let members = r#""m":"GET","u":"/","s":200"#;
-        let line =
-            Line { connection: 7, request: 2, length: 1_002_003_999, members, round_trip: 45 };
+        let line = Line {
+            connection: 7,
+            request: 2,
+            client: "::1",
+            length: 1_002_003_999,
+            members,
+            round_trip: 45,
+        };
         assert_eq!(
             text(&line, 1_700_000_000, 42),
-            "{\"ts\":1700000000.000042,\"rt\":1.002003,\"conn\":7,\"n\":2,\"m\":\"GET\",\"u\":\"/\",\
+            "{\"ts\":1700000000.000042,\"rt\":1.002003,\"conn\":7,\"n\":2,\"c\":\"::1\",\"m\":\"GET\",\"u\":\"/\",\
              \"s\":200,\"rtt\":\"45\"}\n"
         );
         let bare = Line { members: "", ..line };
-        assert!(text(&bare, 1, 0).ends_with("\"n\":2,\"rtt\":\"45\"}\n"));
+        assert!(text(&bare, 1, 0).ends_with("\"n\":2,\"c\":\"::1\",\"rtt\":\"45\"}\n"));
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Client {
     /// The connection's number in the log, and the common part of its lines.
     logged: Option<Logged>,
     /// A value that is dropped with the connection.
-    held: Option<Box<dyn Any + Send>>,
+    held: Option<Box<dyn Any + Send + Sync>>,
     counts: bool,
 }
 
@@ -49,6 +49,8 @@ struct Logged {
     answered: u64,
     /// The round trip of a packet to the client in microseconds, as measured at the first answer.
     round_trip: u32,
+    /// The client's address.
+    client: String,
 }
 
 impl Client {
@@ -64,14 +66,25 @@ impl Client {
         records::client_came();
         let came = if records::are_kept() { Mark::at(records::now()) } else { None };
         let logged = request_log::connection_number();
-        let logged = logged.map(|number| Logged { number, answered: 0, round_trip: 0 });
+        let logged = logged.map(|number| Logged {
+            number,
+            answered: 0,
+            round_trip: 0,
+            client: String::new(),
+        });
         let later = VecDeque::new();
         Box::new(Self { oldest: None, later, came, logged, held: None, counts: true })
     }
 
+    /// Begins a request. `address` finds the client's address, which the log wants.
     #[cold]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, address: impl FnOnce() -> Option<String>) {
         let read_at = records::now();
+        if let Some(logged) = &mut self.logged
+            && logged.client.is_empty()
+        {
+            logged.client = address().unwrap_or_default();
+        }
         let mark = self.came.take().or_else(|| Mark::at(read_at));
         let begun = Begun { mark, read_at, members: None };
         match self.oldest {
@@ -110,10 +123,11 @@ impl Client {
                 logged.round_trip = round_trip();
             }
             logged.answered += 1;
-            let Logged { number, answered, round_trip } = *logged;
+            let Logged { number, answered, round_trip, ref client } = *logged;
             request_log::add(&request_log::Line {
                 connection: number,
                 request: answered,
+                client,
                 length,
                 members: members.as_deref().unwrap_or_default(),
                 round_trip,
@@ -122,12 +136,12 @@ impl Client {
     }
 
     /// Keeps a value until the connection ends.
-    pub(crate) fn hold(&mut self, held: Box<dyn Any + Send>) {
+    pub(crate) fn hold(&mut self, held: Box<dyn Any + Send + Sync>) {
         self.held = Some(held);
     }
 
     /// The value that is kept until the connection ends.
-    pub(crate) fn release(&mut self) -> Option<Box<dyn Any + Send>> {
+    pub(crate) fn release(&mut self) -> Option<Box<dyn Any + Send + Sync>> {
         self.held.take()
     }
 

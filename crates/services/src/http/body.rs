@@ -10,7 +10,7 @@
 //! Only CR and LF end a line. The content of a line is checked to the last byte, because a lenient
 //! decoder lets requests be smuggled.
 
-use super::fields::Framing;
+use super::fields::{Framing, is_on_behalf};
 use super::grammar::is_token_byte;
 
 /// Reads a body piece by piece, and keeps the bytes that the page wants.
@@ -233,9 +233,9 @@ fn skip_quoted(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Names that no field of a trailer may have. Such fields describe framing, sender, destination or
-/// content (RFC 9110, section 6.5.1). Some implementations add the trailer to the head. Those
-/// implementations would read a different request.
+/// Names that no field of a trailer may have, beside those of [`is_on_behalf`]. Such fields
+/// describe framing, sender, destination or content (RFC 9110, section 6.5.1). Some implementations
+/// add the trailer to the head. Those implementations would read a different request.
 const NOT_IN_TRAILERS: [&str; 16] = [
     "authorization",
     "connection",
@@ -263,7 +263,8 @@ fn is_trailer(line: &[u8]) -> bool {
     };
     let name = &line[..line.len() - rest.len()];
     let is_allowed =
-        !NOT_IN_TRAILERS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        !NOT_IN_TRAILERS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+            && !is_on_behalf(name);
     let value = rest.strip_prefix(b":");
     is_allowed && value.is_some_and(|value| value.iter().copied().all(is_text))
 }

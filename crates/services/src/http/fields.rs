@@ -46,6 +46,20 @@ impl Framing {
     pub const NONE: Framing = Framing::Length(0);
 }
 
+/// Whether a field of this name tells of the client behind a relay. An underscore counts as a
+/// hyphen, because gateways by environment variables cannot tell them apart.
+pub(crate) fn is_on_behalf(name: &[u8]) -> bool {
+    const EXACT: [&[u8]; 2] = [b"forwarded", b"x-real-ip"];
+    const BEGINNING: &[u8] = b"x-forwarded-";
+    let is = |(byte, known): (&u8, &u8)| match byte {
+        b'_' => *known == b'-',
+        byte => byte.eq_ignore_ascii_case(known),
+    };
+    let begins_like = |known: &[u8]| name.len() >= known.len() && name.iter().zip(known).all(is);
+    begins_like(BEGINNING)
+        || EXACT.iter().any(|known| name.len() == known.len() && begins_like(known))
+}
+
 /// The header fields that matter here, collected one after the other.
 #[derive(Default)]
 pub(super) struct Fields<'b> {

@@ -54,9 +54,10 @@ use duality_runtime::{
     task,
 };
 
+pub(crate) use access::Logged;
 pub(crate) use body::{Chunks, Progress};
 pub use demo::demo_files;
-pub(crate) use fields::{Codings, Framing, Persistence, content_length};
+pub(crate) use fields::{Codings, Framing, Persistence, content_length, is_on_behalf};
 pub use limits::{Config, HEADER_FIELDS, Limits};
 pub use pages::{Answer, Asked, Offer, Pages};
 pub use reply::Reply;
@@ -81,7 +82,13 @@ pub const ENTRY: Entry = Entry {
     summary: "serves the files of a directory, or built-in pages",
     protocol: "RFC 9110 and RFC 9112 (HTTP/1.0 and HTTP/1.1)",
     open: |setup| Ok(Http::set_up(setup)?.handler()),
-    settings: &[Setting::Root],
+    settings: &[
+        Setting::Root,
+        Setting::HeadTime,
+        Setting::BodyTime,
+        Setting::IdleTime,
+        Setting::WriteTime,
+    ],
     logs_requests: true,
     ..Entry::PLAIN
 };
@@ -109,7 +116,8 @@ pub(crate) async fn refuse(mut stream: TcpStream, limits: &Limits) -> io::Result
     let mut wire = Wire::new(&mut stream, limits)?;
     let limit = limits.linger_time.min(REFUSAL_TIME);
     // The server reads the request only because a close with unread bytes could destroy the reply.
-    wire.end_with(&parts::refusal(), false, &mut Input::new(REFUSAL_ROOM), limit).await
+    wire.end_with(Logged::of(&[]), &parts::refusal(), false, &mut Input::new(REFUSAL_ROOM), limit)
+        .await
 }
 
 impl Http {

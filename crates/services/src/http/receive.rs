@@ -33,14 +33,16 @@ pub(super) async fn take_body(
     task::stage("http: body").await;
     let mut body = Body::new(framing, limits.body, room);
     let mut deadline = Deadline::new(limits.body_time);
-    loop {
+    // A drain answers the requests that have come, and this one has begun.
+    wire.set_outlives_drain(true);
+    let taken = loop {
         match body.take(input.unused()) {
             Progress::Finished(length) => {
                 input.consume(length);
-                return Ok(Taken::Whole(body.into_kept()));
+                break Taken::Whole(body.into_kept());
             }
-            Progress::Malformed => return Ok(Taken::Bad(&status::BAD_REQUEST)),
-            Progress::TooLong => return Ok(Taken::Bad(&status::CONTENT_TOO_LARGE)),
+            Progress::Malformed => break Taken::Bad(&status::BAD_REQUEST),
+            Progress::TooLong => break Taken::Bad(&status::CONTENT_TOO_LARGE),
             Progress::Unfinished => input.consume(input.unused().len()),
         }
         let filled = match deadline.left() {
@@ -49,8 +51,10 @@ pub(super) async fn take_body(
         };
         match filled {
             Filled::Some => {}
-            Filled::TimedOut => return Ok(Taken::Bad(&status::REQUEST_TIMEOUT)),
-            Filled::End => return Ok(Taken::End),
+            Filled::TimedOut => break Taken::Bad(&status::REQUEST_TIMEOUT),
+            Filled::End => break Taken::End,
         }
-    }
+    };
+    wire.set_outlives_drain(false);
+    Ok(taken)
 }

@@ -35,7 +35,13 @@ impl Reply {
     /// The status, with a small page that explains it to a person.
     #[must_use]
     pub fn explained(status: &'static Status) -> Self {
-        let Status { code, reason, explanation } = status;
+        Self::because(status, status.explanation)
+    }
+
+    /// The status, with a small page that gives this explanation, in HTML.
+    #[must_use]
+    pub fn because(status: &'static Status, explanation: &str) -> Self {
+        let Status { code, reason, .. } = status;
         let text = format!(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
              <title>{code} {reason}</title>\n<h1>{code} {reason}</h1>\n<p>{explanation}</p>\n"

@@ -15,7 +15,7 @@ use duality_runtime::{
 };
 
 use super::{
-    access,
+    access::Logged,
     fields::Persistence,
     limits::{GATHERED, Limits},
     memo::Memo,
@@ -140,6 +140,16 @@ impl<'l> Wire<'l> {
         self.stream
     }
 
+    /// The client's connection, for a look at it.
+    pub(crate) fn client(&self) -> &TcpStream {
+        self.stream
+    }
+
+    /// Whether a drain leaves the client's input open, because a body is still coming.
+    pub(crate) fn set_outlives_drain(&mut self, outlives: bool) {
+        self.stream.set_outlives_drain(outlives);
+    }
+
     /// The bytes that are gathered for the client.
     pub(crate) fn output(&mut self) -> &mut Output {
         &mut self.output
@@ -161,29 +171,29 @@ impl<'l> Wire<'l> {
     }
 
     /// Notes that the oldest request has the reply of another server, with `content` bytes.
-    pub(crate) fn relayed(&mut self, head: &[u8], code: u16, content: u64) {
+    pub(crate) fn relayed(&mut self, logged: Logged<'_>, code: u16, content: u64) {
         if code >= 500 && ![501, 505].contains(&code) {
             self.stream.fail_request();
         }
         if self.stream.is_logged() {
             let reply = format!("HTTP/1.1 {code}\r\n\r\n");
-            self.stream.describe_request(access::members(head, reply.as_bytes(), content));
+            self.stream.describe_request(logged.members(reply.as_bytes(), content));
         }
         self.answered_if(true);
     }
 
-    /// Gathers a reply that was made here, to the request with this head.
+    /// Gathers a reply that was made here.
     pub(crate) fn gather_reply(
         &mut self,
         reply: &Reply,
-        head: &[u8],
+        logged: Logged<'_>,
         persistence: Persistence,
         is_head: bool,
     ) {
         self.note(reply.status);
         let start = self.output.gathered().len();
         reply.write(self.output.gather(), clock::seconds(), persistence, is_head);
-        self.describe(head, start, 0);
+        self.describe(logged, start, 0);
         self.answered_if(true);
     }
 
@@ -215,17 +225,17 @@ impl<'l> Wire<'l> {
             Content::Memory(bytes) => !self.gather(part.of(bytes)),
             Content::File(_) => true,
         });
-        self.describe(request.head, start, rest.as_ref().map_or(0, |rest| rest.length));
+        self.describe(Logged::of(request.head), start, rest.as_ref().map_or(0, |rest| rest.length));
         rest
     }
 
-    /// Describes the request with this head to the access log, if there is one. The reply begins at
-    /// `start` of the gathered bytes, and `more` bytes follow.
+    /// Describes a request to the access log, if there is one. The reply begins at `start` of the
+    /// gathered bytes, and `more` bytes follow.
     #[inline]
-    fn describe(&mut self, head: &[u8], start: usize, more: u64) {
+    fn describe(&mut self, logged: Logged<'_>, start: usize, more: u64) {
         if self.stream.is_logged() {
             let reply = &self.output.gathered()[start..];
-            self.stream.describe_request(access::members(head, reply, more));
+            self.stream.describe_request(logged.members(reply, more));
         }
     }
 
@@ -270,7 +280,7 @@ impl<'l> Wire<'l> {
         reply.write_head(self.output.gather(), now, persistence);
         let is_head = request.method == Method::Head;
         let length = if is_head { 0 } else { reply.body.len() as u64 };
-        self.describe(request.head, start, length);
+        self.describe(Logged::of(request.head), start, length);
         if is_head {
             return Ok(());
         }
@@ -305,7 +315,20 @@ impl<'l> Wire<'l> {
         is_head: bool,
         input: &mut Input,
     ) -> io::Result<()> {
-        self.end_with(&status.into(), is_head, input, self.limits.linger_time).await
+        // A request that cannot be read has no first line to log.
+        self.reject_after(Logged::of(&[]), &status.into(), is_head, input).await
+    }
+
+    /// Answers a request with a known head that cannot be read to its end, as
+    /// [`reject`](Self::reject) does.
+    pub(crate) async fn reject_after(
+        &mut self,
+        logged: Logged<'_>,
+        reply: &Reply,
+        is_head: bool,
+        input: &mut Input,
+    ) -> io::Result<()> {
+        self.end_with(logged, reply, is_head, input, self.limits.linger_time).await
     }
 
     /// Ends the connection with a reset. After a plain close, the kernel would try for minutes to
@@ -318,6 +341,7 @@ impl<'l> Wire<'l> {
     /// Sends a last reply, as [`reject`](Self::reject) does, and ends the connection.
     pub(crate) async fn end_with(
         &mut self,
+        logged: Logged<'_>,
         reply: &Reply,
         is_head: bool,
         input: &mut Input,
@@ -326,8 +350,7 @@ impl<'l> Wire<'l> {
         self.note(reply.status);
         let start = self.output.gathered().len();
         reply.write(self.output.gather(), clock::seconds(), Persistence::Close, is_head);
-        // A request that cannot be read has no first line to log.
-        self.describe(&[], start, 0);
+        self.describe(logged, start, 0);
         self.answered_if(true);
         self.linger(input, linger).await
     }

@@ -1,5 +1,7 @@
 //! The reply of an upstream on its way to the client: which part has come, without I/O.
 
+use std::io::Write;
+
 use super::flow::Flowed;
 use super::head::{Malformed, Reply, Request, read_reply};
 use super::limits::INTERIM_REPLIES;
@@ -14,8 +16,6 @@ pub(super) struct Answer {
     is_done: bool,
     /// The bytes of the body that are for the client.
     content: u64,
-    /// The client's connection ends after the reply, whatever the head has told the client.
-    is_last: bool,
 }
 
 impl Answer {
@@ -29,7 +29,6 @@ impl Answer {
         persistence: Persistence,
         output: &mut Vec<u8>,
     ) -> Result<usize, Malformed> {
-        let persistence = if self.is_last { Persistence::Close } else { persistence };
         let mut taken = 0;
         while self.head.is_none() {
             let Some(reply) = read_reply(&bytes[taken..], request, persistence, output)? else {
@@ -46,6 +45,12 @@ impl Answer {
             self.head = Some(reply);
         }
         if let Some(reply) = &mut self.head {
+            if reply.gets_chunks {
+                let content = &bytes[taken..];
+                append_chunk(content, output);
+                self.content += content.len() as u64;
+                return Ok(bytes.len());
+            }
             let before = output.len();
             match reply.body.pass(&bytes[taken..], request.is_old, output) {
                 Flowed::All => taken = bytes.len(),
@@ -61,9 +66,27 @@ impl Answer {
     }
 
     /// Takes the end of the upstream's connection. Returns whether the reply is whole.
-    pub(super) fn end(&mut self) -> bool {
-        self.is_done |= self.head.as_ref().is_some_and(|reply| reply.body.may_end());
+    pub(super) fn end(&mut self, output: &mut Vec<u8>) -> bool {
+        if let Some(reply) = &self.head
+            && reply.body.ends_by_close()
+            && !self.is_done
+        {
+            self.is_done = true;
+            if reply.gets_chunks {
+                output.extend_from_slice(b"0\r\n\r\n");
+            }
+        }
         self.is_done
+    }
+
+    /// Whether an interim reply has come, or the final one: the upstream knows of the request.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.interim > 0 || self.has_begun()
+    }
+
+    /// Whether both sides speak another protocol from now on.
+    pub(super) fn has_switched(&self) -> bool {
+        self.head.as_ref().is_some_and(|reply| reply.switches)
     }
 
     /// Whether the head of the final reply has come.
@@ -81,21 +104,22 @@ impl Answer {
         self.head.as_ref().is_some_and(|reply| reply.upstream_stays)
     }
 
-    /// Has the client's connection end after this reply.
-    pub(super) fn be_last(&mut self) {
-        self.is_last = true;
-    }
-
     /// How the client's connection goes on.
     pub(super) fn persistence(&self) -> Persistence {
-        match &self.head {
-            Some(reply) if !self.is_last => reply.persistence,
-            _ => Persistence::Close,
-        }
+        self.head.as_ref().map_or(Persistence::Close, |reply| reply.persistence)
     }
 
     /// The status, and the bytes of the body.
     pub(super) fn summary(&self) -> (u16, u64) {
         (self.head.as_ref().map_or(0, |reply| reply.code), self.content)
+    }
+}
+
+/// Appends a chunk with these bytes. None is none, since an empty chunk is the end of the body.
+fn append_chunk(content: &[u8], output: &mut Vec<u8>) {
+    if !content.is_empty() {
+        write!(output, "{:x}\r\n", content.len()).expect("a vector takes every byte");
+        output.extend_from_slice(content);
+        output.extend_from_slice(b"\r\n");
     }
 }

@@ -2,16 +2,16 @@
 
 use std::io::{self, ErrorKind};
 
-use duality_runtime::net::{Input, TcpStream};
+use duality_runtime::net::{Closed, Input, TcpStream};
 use duality_runtime::task;
+use duality_runtime::time::{Duration, Instant};
 
 use super::answer::Answer;
-use super::head::{Malformed, Request};
+use super::failure::Failure;
+use super::head::Request;
 use super::upstream::Upstream;
-use crate::http::{
-    Persistence, Wire,
-    status::{self, Status},
-};
+use super::{Shared, journal::Times};
+use crate::http::{Logged, Persistence, Wire};
 
 /// A request, after its head has been read.
 pub(super) struct Asked {
@@ -28,6 +28,11 @@ impl Asked {
         let wish = if self.is_last { Persistence::Close } else { self.request.persistence };
         wish.unless_draining()
     }
+
+    /// The request, with what the access log says of its upstream.
+    pub(super) fn logged<'a>(&'a self, note: &'a str) -> Logged<'a> {
+        Logged { head: &self.head, note }
+    }
 }
 
 /// A connection to an upstream that carries a request.
@@ -40,50 +45,93 @@ pub(super) struct Back<'u> {
     pub(super) number: usize,
     pub(super) upstream: &'u Upstream,
     pub(super) is_reused: bool,
+    /// For the access log, if there is one.
+    pub(super) times: Option<Times>,
 }
 
-/// Why there is no whole reply.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Failure {
-    /// The upstream took too long.
-    Late,
-    /// The upstream closed, broke its connection, or sent what cannot be relayed.
-    Gone,
+/// A wait for an upstream, in slices. After each slice it looks whether the client is still there.
+/// A reply that comes within the first slice costs nothing more than a plain wait.
+pub(super) struct Patience<'w> {
+    shared: &'w Shared,
+    client: &'w TcpStream,
+    waited: Duration,
 }
 
-impl Failure {
-    pub(super) fn of(error: &io::Error) -> Self {
-        if error.kind() == ErrorKind::TimedOut { Self::Late } else { Self::Gone }
+impl<'w> Patience<'w> {
+    pub(super) fn new(shared: &'w Shared, client: &'w TcpStream) -> Self {
+        Self { shared, client, waited: Duration::ZERO }
     }
 
-    pub(super) fn status(self) -> &'static Status {
-        match self {
-            Self::Late => &status::GATEWAY_TIMEOUT,
-            Self::Gone => &status::BAD_GATEWAY,
+    /// Judges an error of an operation that had a slice of time. No failure: it may be tried again.
+    pub(super) fn goes_on(&mut self, error: &io::Error) -> Result<(), Failure> {
+        if error.kind() != ErrorKind::TimedOut {
+            return Err(Failure::Gone);
         }
+        self.waited += self.shared.limits.slice();
+        if self.shared.has_left(self.client) {
+            return Err(Failure::ClientLeft);
+        }
+        if self.waited < self.shared.limits.reply_time { Ok(()) } else { Err(Failure::Late) }
     }
 }
 
-impl From<Malformed> for Failure {
-    fn from(_: Malformed) -> Self {
-        Self::Gone
+impl Shared {
+    /// Whether the client waits no more for its reply.
+    pub(super) fn has_left(&self, client: &TcpStream) -> bool {
+        match client.has_closed() {
+            None => false,
+            Some(Closed::Sending) => !self.serves_half_closed,
+            Some(Closed::Both) => true,
+        }
     }
 }
 
 impl Back<'_> {
     /// Sends a whole request, and waits for the first bytes of the reply.
-    pub(super) async fn ask(&mut self, request: &[u8]) -> Result<(), Failure> {
-        let sent = self.stream.write_all(request).await;
-        if let Err(error) = sent
-            && error.kind() == ErrorKind::TimedOut
-        {
-            return Err(Failure::Late);
+    pub(super) async fn ask(
+        &mut self,
+        mut request: &[u8],
+        mut patience: Patience<'_>,
+    ) -> Result<(), Failure> {
+        self.upstream.asked();
+        while !request.is_empty() {
+            match self.stream.write(request).await {
+                Ok(sent) => request = &request[sent..],
+                // An upstream that closes early may have replied before.
+                Err(error) if error.kind() != ErrorKind::TimedOut => break,
+                Err(error) => patience.goes_on(&error)?,
+            }
         }
-        // An upstream that closes early may have replied before.
-        match self.stream.fill(&mut self.input).await {
-            Ok(0) => Err(Failure::Gone),
-            Ok(_) => Ok(()),
-            Err(error) => Err(Failure::of(&error)),
+        self.fill(patience).await
+    }
+
+    /// Waits for bytes of a head. There is at least one.
+    pub(super) async fn fill(&mut self, mut patience: Patience<'_>) -> Result<(), Failure> {
+        loop {
+            match self.stream.fill(&mut self.input).await {
+                Ok(0) => return Err(Failure::Gone),
+                Ok(_) => break,
+                Err(error) => patience.goes_on(&error)?,
+            }
+        }
+        self.upstream.connected();
+        if let Some(times) = &mut self.times {
+            times.head.get_or_insert_with(Instant::now);
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes of a body. 0 is the end of the upstream's connection.
+    pub(super) async fn read(
+        &mut self,
+        piece: &mut [u8],
+        mut patience: Patience<'_>,
+    ) -> Result<usize, Failure> {
+        loop {
+            match self.stream.read(piece).await {
+                Ok(length) => return Ok(length),
+                Err(error) => patience.goes_on(&error)?,
+            }
         }
     }
 
@@ -100,7 +148,7 @@ impl Back<'_> {
         let taken = task::leaf(|| answer.take(bytes, &asked.request, persistence, output))?;
         self.input.consume(taken);
         if !answer.has_begun() && self.input.is_full() {
-            return Err(Failure::Gone);
+            return Err(Failure::Malformed);
         }
         Ok(())
     }
@@ -113,20 +161,12 @@ impl Back<'_> {
         answer: &mut Answer,
         wire: &mut Wire<'_>,
     ) -> Result<(), Failure> {
-        if bytes.is_empty() {
-            return if answer.end() { Ok(()) } else { Err(Failure::Gone) };
-        }
         let output = wire.output().gather();
+        if bytes.is_empty() {
+            return if answer.end(output) { Ok(()) } else { Err(Failure::Gone) };
+        }
         let taken = answer.take(bytes, &asked.request, Persistence::Close, output)?;
         self.has_more |= taken < bytes.len();
         Ok(())
-    }
-
-    /// Leaves the upstream out for a while, if it took too long.
-    pub(super) fn note(&self, failure: Failure) {
-        match failure {
-            Failure::Late => self.upstream.failed(&"it takes too long to answer"),
-            Failure::Gone => {}
-        }
     }
 }

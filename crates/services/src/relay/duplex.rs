@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Each direction has one buffer, and reads only when it is empty. Of the four operations, the two
-//! that are due are tried at once, and one gathered wait covers both.
+//! that are due are tried at once, and one gathered wait covers both. Where nothing moves, it looks
+//! from time to time whether the client is still there.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,10 +20,12 @@ use duality_runtime::net::{Input, Output};
 use duality_runtime::task;
 use duality_runtime::time::{Duration, Instant, timeout};
 
+use super::Shared;
 use super::answer::Answer;
-use super::back::{Asked, Back, Failure};
+use super::back::{Asked, Back};
+use super::failure::Failure;
 use super::flow::{Flowed, Framed};
-use super::limits::{Limits, PIECE};
+use super::limits::PIECE;
 use crate::http::{
     Persistence, Wire,
     status::{self, Status},
@@ -34,8 +37,6 @@ pub(super) enum Ended {
     Sent,
     /// The client has the whole reply, and not all of the request was wanted.
     Answered,
-    /// The client has closed within the body.
-    ClientLeft,
     /// The body is malformed, or comes too slowly.
     Bad(&'static Status),
     /// The upstream failed.
@@ -63,7 +64,7 @@ impl Step {
 /// A request and its reply on their way.
 struct Duplex<'d, 'w, 'u> {
     asked: &'d Asked,
-    limits: &'d Limits,
+    shared: &'d Shared,
     body: &'d mut Framed,
     /// Bytes for the upstream, of which so many have been sent.
     forward: Output,
@@ -71,8 +72,6 @@ struct Duplex<'d, 'w, 'u> {
     wire: &'d mut Wire<'w>,
     /// So many of the bytes that are gathered for the client have been sent.
     returned: usize,
-    /// A write to the client is under way. TLS may have encrypted its bytes already.
-    is_returning: bool,
     input: &'d mut Input,
     back: &'d mut Back<'u>,
     answer: &'d mut Answer,
@@ -91,7 +90,7 @@ struct Duplex<'d, 'w, 'u> {
 #[expect(clippy::too_many_arguments, reason = "the parts of an exchange, each borrowed")]
 pub(super) async fn duplex(
     asked: &Asked,
-    limits: &Limits,
+    shared: &Shared,
     body: &mut Framed,
     forward: Output,
     wire: &mut Wire<'_>,
@@ -101,13 +100,12 @@ pub(super) async fn duplex(
 ) -> io::Result<Ended> {
     let duplex = Duplex {
         asked,
-        limits,
+        shared,
         body,
         forward,
         forwarded: 0,
         wire,
         returned: 0,
-        is_returning: false,
         input,
         back,
         answer,
@@ -123,18 +121,29 @@ pub(super) async fn duplex(
 
 impl Duplex<'_, '_, '_> {
     async fn run(mut self) -> io::Result<Ended> {
+        let limits = &self.shared.limits;
+        // How long nothing has moved.
+        let mut still = Duration::ZERO;
         loop {
             let awaits_client = self.awaits_client();
-            let limit = match awaits_client {
-                true => self.limits.client.body_time,
-                false => self.limits.reply_time,
-            };
+            let limit = if awaits_client { limits.client.body_time } else { limits.reply_time };
+            let slice = limits.look_time.min(limit.saturating_sub(still));
             let begun = Instant::now();
-            let stepped = timeout(limit, task::gather(poll_fn(|context| self.poll(context)))).await;
+            let stepped = timeout(slice, task::gather(poll_fn(|context| self.poll(context)))).await;
             if awaits_client {
                 self.waited += begun.elapsed();
             }
-            let Ok(step) = stepped else { return self.late() };
+            let Ok(step) = stepped else {
+                still += slice;
+                if self.shared.has_left(self.wire.client()) && !awaits_client {
+                    return Ok(Ended::Failed(Failure::ClientLeft));
+                }
+                if still >= limit {
+                    return self.late();
+                }
+                continue;
+            };
+            still = Duration::ZERO;
             if let Some(ended) = self.settle(step)? {
                 return Ok(ended);
             }
@@ -146,7 +155,15 @@ impl Duplex<'_, '_, '_> {
 
     /// Whether nothing but bytes of the client, or an early reply, can go on.
     fn awaits_client(&self) -> bool {
-        self.reads_client() && self.forward.gathered().is_empty() && self.is_returned()
+        self.reads_client()
+            && self.forward.gathered().is_empty()
+            && self.is_returned()
+            && !self.awaits_permission()
+    }
+
+    /// Whether the client may be waiting for `100 Continue`, which the upstream has to say.
+    fn awaits_permission(&self) -> bool {
+        self.asked.request.expects_continue && self.received == 0 && !self.answer.has_spoken()
     }
 
     fn reads_client(&self) -> bool {
@@ -160,7 +177,7 @@ impl Duplex<'_, '_, '_> {
 
     /// Whether the body comes more slowly than clients may send.
     fn is_slow(&self) -> bool {
-        let limits = &self.limits.client;
+        let limits = &self.shared.limits.client;
         let seconds = self.received.checked_div(limits.write_rate).unwrap_or(u64::MAX);
         self.waited > limits.body_time.saturating_add(Duration::from_secs(seconds))
     }
@@ -177,25 +194,18 @@ impl Duplex<'_, '_, '_> {
             // Bytes after the body must find room in the input.
             let most = match *self.body {
                 Framed::Length(left) => usize::try_from(left).unwrap_or(PIECE).min(PIECE),
-                _ => self.limits.client.head.min(PIECE),
+                _ => self.shared.limits.client.head.min(PIECE),
             };
             step.from_client = now(wire.stream().read(&mut self.from_client[..most]), context);
         }
         if !wire.is_flushed() {
             let (stream, output) = wire.parts();
             let bytes = &output.gathered()[self.returned..];
-            step.to_client = match self.is_returning {
-                false => now(stream.write(bytes), context),
-                true => match stream.poll_write(context, bytes) {
-                    Poll::Ready(sent) => Some(sent),
-                    Poll::Pending => None,
-                },
+            // Not a new write each time: TLS may have encrypted these bytes already.
+            step.to_client = match stream.poll_write(context, bytes) {
+                Poll::Ready(sent) => Some(sent),
+                Poll::Pending => None,
             };
-            // A drain no longer ends the input of a stream with a poll-style write.
-            if self.is_returning {
-                self.answer.be_last();
-            }
-            self.is_returning = step.to_client.is_none();
         } else if self.answer.has_begun() {
             step.from_upstream = now(back.stream.read(&mut self.from_upstream), context);
         } else {
@@ -252,7 +262,7 @@ impl Duplex<'_, '_, '_> {
 
     fn received_from_client(&mut self, length: usize) -> Option<Ended> {
         if length == 0 {
-            return Some(Ended::ClientLeft);
+            return Some(Ended::Failed(Failure::ClientLeft));
         }
         self.received += length as u64;
         let bytes = &self.from_client[..length];
@@ -281,11 +291,7 @@ impl Duplex<'_, '_, '_> {
             true => asked.persistence(),
             false => Persistence::Close,
         };
-        back.take_head(asked, persistence, answer, wire)?;
-        if answer.has_begun() {
-            back.upstream.answered();
-        }
-        Ok(())
+        back.take_head(asked, persistence, answer, wire)
     }
 
     /// Nothing has moved for too long.

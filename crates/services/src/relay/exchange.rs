@@ -2,19 +2,21 @@
 
 use std::io;
 
-use duality_runtime::net::{Input, Output, TcpStream};
+use duality_runtime::net::{Input, Output};
 use duality_runtime::task;
-use duality_runtime::time::timeout;
-use rustix::io::Errno;
+use duality_runtime::time::Instant;
 
 use super::Shared;
 use super::answer::Answer;
-use super::back::{Asked, Back, Failure};
+use super::back::{Asked, Back, Patience};
 use super::duplex::{Ended, duplex};
+use super::failure::Failure;
 use super::flow::{Flowed, Framed};
-use super::limits::{PIECE, REPLY_HEAD};
+use super::journal;
+use super::limits::PIECE;
 use super::pool::Pool;
-use super::upstream::Upstream;
+use super::reach::Tried;
+use super::tunnel::tunnel;
 use crate::http::{Persistence, Reply, Wire, status};
 
 /// How the client's connection goes on after a request.
@@ -53,31 +55,59 @@ impl Shared {
             }
         }
         task::stage("relay: upstream").await;
-        let mut fresh = false;
-        let mut back = loop {
-            let Some(mut back) = self.reach(pool, fresh).await else {
-                return refuse(asked, Failure::Gone, wire).await;
-            };
-            match back.ask(forward.gathered()).await {
-                Ok(()) => break back,
-                // The upstream closed the idle connection before the request reached it.
-                Err(Failure::Gone) if back.is_reused && asked.request.is_idempotent => fresh = true,
-                Err(failure) => {
-                    back.note(failure);
-                    return refuse(asked, failure, wire).await;
-                }
-            }
+        let mut back = match self.ask(asked, forward.gathered(), wire, pool).await {
+            Ok(back) => back,
+            Err((failure, back)) => return self.refuse(asked, failure, back.as_ref(), wire).await,
         };
         forward.clear();
         let mut answer = Answer::default();
         match self.take_reply(asked, &mut back, &mut answer, wire).await? {
+            Ok(()) if answer.has_switched() => {
+                let note = note(None, Some(&back), wire);
+                wire.relayed(asked.logged(&note), answer.summary().0, 0);
+                Box::pin(tunnel(&self.limits, wire, input, back)).await?;
+                Ok(Next::Over)
+            }
             Ok(()) => self.settle(asked, back, &answer, wire, input, pool).await,
-            Err(failure) => {
-                back.note(failure);
-                if answer.has_begun() {
-                    return Ok(cut(wire));
+            Err(failure) if answer.has_begun() => Ok(cut(failure, &back, wire)),
+            Err(failure) => self.refuse(asked, failure, Some(&back), wire).await,
+        }
+    }
+
+    /// Sends a whole request to the next upstream that answers, and waits for the first bytes of
+    /// the reply.
+    ///
+    /// A request may reach a second upstream only if the first one has not begun a reply, and twice
+    /// has the effect of once.
+    async fn ask(
+        &self,
+        asked: &Asked,
+        request: &[u8],
+        wire: &Wire<'_>,
+        pool: &Pool,
+    ) -> Result<Back<'_>, (Failure, Option<Back<'_>>)> {
+        let mut tried = Tried::default();
+        let mut last: Option<Back<'_>> = None;
+        loop {
+            let mut back = match self.reach(pool, &mut tried, wire.client()).await {
+                Ok(back) => back,
+                // What the last one did says more.
+                Err(Failure::Unreachable) if last.is_some() => return Err((Failure::Gone, last)),
+                Err(failure) => return Err((failure, last)),
+            };
+            match back.ask(request, Patience::new(self, wire.client())).await {
+                Ok(()) => return Ok(back),
+                // The upstream closed the idle connection before the request reached it.
+                Err(Failure::Gone) if back.is_reused && asked.request.is_idempotent => {
+                    tried.needs_fresh = true;
                 }
-                refuse(asked, failure, wire).await
+                Err(Failure::Gone) if asked.request.is_repeatable() => tried.add(back.number),
+                Err(failure) => return Err((failure, Some(back))),
+            }
+            if let Some(previous) = last.replace(back)
+                && !previous.is_reused
+            {
+                previous.upstream.count(Failure::Gone);
             }
         }
     }
@@ -92,45 +122,46 @@ impl Shared {
         input: &mut Input,
         pool: &Pool,
     ) -> io::Result<Next> {
+        // A drain must not cut the body.
+        wire.set_outlives_drain(true);
         task::stage("relay: upstream").await;
-        let is_head = asked.request.is_head;
-        let Some(mut back) = self.reach(pool, false).await else {
-            wire.reject(&status::BAD_GATEWAY, is_head, input).await?;
-            return Ok(Next::Over);
+        let mut back = match self.reach(pool, &mut Tried::default(), wire.client()).await {
+            Ok(back) => back,
+            Err(failure) => return self.reject(asked, failure, None, wire, input).await,
         };
+        back.upstream.asked();
         let mut answer = Answer::default();
-        let limits = &self.limits;
         wire.flush().await?;
         let ended =
-            duplex(asked, limits, &mut body, forward, wire, input, &mut back, &mut answer).await?;
+            duplex(asked, self, &mut body, forward, wire, input, &mut back, &mut answer).await?;
+        wire.set_outlives_drain(false);
         let failure = match ended {
             Ended::Sent if answer.is_done() => {
                 return self.settle(asked, back, &answer, wire, input, pool).await;
             }
             Ended::Sent => match self.take_reply(asked, &mut back, &mut answer, wire).await? {
                 Ok(()) => return self.settle(asked, back, &answer, wire, input, pool).await,
-                Err(failure) => {
-                    back.note(failure);
-                    failure.status()
-                }
+                Err(failure) => failure,
             },
             Ended::Answered => {
                 let (code, content) = answer.summary();
-                wire.relayed(&asked.head, code, content);
+                let note = note(None, Some(&back), wire);
+                wire.relayed(asked.logged(&note), code, content);
                 return Ok(Next::Linger);
             }
-            Ended::ClientLeft => return Ok(Next::Over),
-            Ended::Bad(status) => status,
-            Ended::Failed(failure) => {
-                back.note(failure);
-                failure.status()
+            Ended::Bad(status) if !answer.has_begun() => {
+                let note = note(None, Some(&back), wire);
+                let logged = asked.logged(&note);
+                wire.reject_after(logged, &status.into(), asked.request.is_head, input).await?;
+                return Ok(Next::Over);
             }
+            Ended::Bad(_) => Failure::ClientLeft,
+            Ended::Failed(failure) => failure,
         };
         if answer.has_begun() {
-            return Ok(cut(wire));
+            return Ok(cut(failure, &back, wire));
         }
-        wire.reject(failure, is_head, input).await?;
-        Ok(Next::Over)
+        self.reject(asked, failure, Some(&back), wire, input).await
     }
 
     /// Takes the rest of a reply, of which `back.input` may have the beginning, and sends it to the
@@ -152,27 +183,22 @@ impl Shared {
             }
             // Interim replies.
             wire.flush().await?;
-            match back.stream.fill(&mut back.input).await {
-                Ok(0) => return Ok(Err(Failure::Gone)),
-                Ok(_) => {}
-                Err(error) => return Ok(Err(Failure::of(&error))),
+            if let Err(failure) = back.fill(Patience::new(self, wire.client())).await {
+                return Ok(Err(failure));
             }
         }
-        back.upstream.answered();
         if answer.is_done() {
             return Ok(Ok(()));
         }
         let mut piece = vec![0; PIECE];
         while !answer.is_done() {
             wire.flush().await?;
-            match back.stream.read(&mut piece).await {
-                Ok(length) => {
-                    let bytes = &piece[..length];
-                    if let Err(failure) = back.take_body(asked, bytes, answer, wire) {
-                        return Ok(Err(failure));
-                    }
-                }
-                Err(error) => return Ok(Err(Failure::of(&error))),
+            let taken = match back.read(&mut piece, Patience::new(self, wire.client())).await {
+                Ok(length) => back.take_body(asked, &piece[..length], answer, wire),
+                Err(failure) => Err(failure),
+            };
+            if taken.is_err() {
+                return Ok(taken);
             }
         }
         Ok(Ok(()))
@@ -188,11 +214,12 @@ impl Shared {
         input: &Input,
         pool: &Pool,
     ) -> io::Result<Next> {
+        let note = note(None, Some(&back), wire);
         if answer.upstream_stays() && !back.has_more && back.input.is_empty() {
             pool.put(back.number, back.stream);
         }
         let (code, content) = answer.summary();
-        wire.relayed(&asked.head, code, content);
+        wire.relayed(asked.logged(&note), code, content);
         match answer.persistence() {
             Persistence::Close if input.is_empty() => Ok(Next::End),
             Persistence::Close => Ok(Next::Linger),
@@ -203,71 +230,63 @@ impl Shared {
         }
     }
 
-    /// A connection to the next upstream that answers: an idle one, unless it must be `fresh`, or a
-    /// new one. `None` if no upstream answers.
-    async fn reach(&self, pool: &Pool, fresh: bool) -> Option<Back<'_>> {
-        let count = self.upstreams.len();
-        let first = pool.turn(count);
-        for number in (first..first + count).map(|number| number % count) {
-            let upstream = &self.upstreams[number];
-            if !upstream.admits() {
-                continue;
-            }
-            let idle = if fresh { None } else { pool.take(number) };
-            let is_reused = idle.is_some();
-            let stream = match idle {
-                Some(stream) => Some(stream),
-                None => Box::pin(self.connect(upstream)).await,
-            };
-            if let Some(stream) = stream {
-                let input = Input::new(REPLY_HEAD);
-                return Some(Back { stream, input, has_more: false, number, upstream, is_reused });
-            }
+    /// Answers a request that has been read to its end, because there is no reply.
+    async fn refuse(
+        &self,
+        asked: &Asked,
+        failure: Failure,
+        back: Option<&Back<'_>>,
+        wire: &mut Wire<'_>,
+    ) -> io::Result<Next> {
+        let note = note(Some(failure), back, wire);
+        if failure == Failure::ClientLeft {
+            return Ok(Next::Over);
         }
-        None
+        let persistence = asked.persistence();
+        let reply = Reply::because(failure.status(), failure.reason());
+        wire.gather_reply(&reply, asked.logged(&note), persistence, asked.request.is_head);
+        if persistence == Persistence::Close {
+            return Ok(Next::Linger);
+        }
+        wire.flush().await?;
+        Ok(Next::Request)
     }
 
-    /// A new connection to an upstream. If it refuses, or takes too long, it is left out.
-    async fn connect(&self, upstream: &Upstream) -> Option<TcpStream> {
-        let connecting = TcpStream::connect(upstream.address);
-        let connected = timeout(self.limits.connect_time, connecting).await;
-        let limit = Some(self.limits.reply_time);
-        let ready =
-            connected.unwrap_or_else(|elapsed| Err(elapsed.into())).and_then(|mut stream| {
-                stream.set_read_timeout(limit)?;
-                stream.set_write_timeout(limit)?;
-                Ok(stream)
-            });
-        match ready {
-            Ok(stream) => Some(stream),
-            Err(error) => {
-                let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-                let is_ours =
-                    Errno::from_io_error(&error).is_some_and(|errno| lacking.contains(&errno));
-                if !is_ours {
-                    upstream.failed(&error);
-                }
-                None
-            }
+    /// Answers a request of which the body may still come, because there is no reply.
+    async fn reject(
+        &self,
+        asked: &Asked,
+        failure: Failure,
+        back: Option<&Back<'_>>,
+        wire: &mut Wire<'_>,
+        input: &mut Input,
+    ) -> io::Result<Next> {
+        let note = note(Some(failure), back, wire);
+        if failure != Failure::ClientLeft {
+            let reply = Reply::because(failure.status(), failure.reason());
+            let logged = asked.logged(&note);
+            wire.reject_after(logged, &reply, asked.request.is_head, input).await?;
         }
+        Ok(Next::Over)
     }
 }
 
-/// Answers a request that has been read to its end, because an upstream has failed.
-async fn refuse(asked: &Asked, failure: Failure, wire: &mut Wire<'_>) -> io::Result<Next> {
-    let persistence = asked.persistence();
-    let reply = Reply::explained(failure.status());
-    wire.gather_reply(&reply, &asked.head, persistence, asked.request.is_head);
-    if persistence == Persistence::Close {
-        return Ok(Next::Linger);
+/// Counts a failure. Returns what the access log says of it, or of the whole reply.
+fn note(failure: Option<Failure>, back: Option<&Back<'_>>, wire: &Wire<'_>) -> String {
+    if let (Some(failure), Some(back)) = (failure, back) {
+        back.upstream.count(failure);
     }
-    wire.flush().await?;
-    Ok(Next::Request)
+    if !wire.is_logged() {
+        return String::new();
+    }
+    let times = back.and_then(|back| back.times.map(|times| (back.upstream.address, times)));
+    journal::members(times, failure, Instant::now())
 }
 
 /// Ends the client's connection within a reply, by a reset, so that the client cannot take the part
 /// for the whole.
-fn cut(wire: &Wire<'_>) -> Next {
+fn cut(failure: Failure, back: &Back<'_>, wire: &Wire<'_>) -> Next {
+    back.upstream.count(failure);
     wire.reset();
     Next::Over
 }

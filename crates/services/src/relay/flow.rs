@@ -72,8 +72,8 @@ impl Framed {
         flowed
     }
 
-    /// Whether the sender may close now, and the body is whole.
-    pub(super) fn may_end(&self) -> bool {
+    /// Whether the body has an end only where its sender closes.
+    pub(super) fn ends_by_close(&self) -> bool {
         matches!(self, Self::UntilEnd)
     }
 }

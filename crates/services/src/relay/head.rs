@@ -11,6 +11,7 @@ use duality_runtime::net::TcpStream;
 use httparse::Header;
 
 use super::flow::Framed;
+use super::limits::Forwarded;
 use crate::http::{
     self, Codings, Framing, HEADER_FIELDS, Persistence, Raw, Unread, content_length,
     has_bare_line_feed,
@@ -35,22 +36,31 @@ const HOP_BY_HOP: [&str; 8] = [
 /// The fields that `Connection` cannot remove, because they frame or address the message.
 const NOT_REMOVABLE: [&str; 2] = ["content-length", "host"];
 
-/// The client's address, as `X-Forwarded-For` has it, and the address that the client asked.
+/// The one protocol that a connection may switch to. Others, such as `h2c`, would get requests past
+/// this program's rules.
+const SWITCHED_TO: &[u8] = b"websocket";
+
+/// The client's address, as `X-Forwarded-For` has it, the address that the client asked, and what
+/// becomes of the fields that say so.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     pub(super) client: String,
     pub(super) here: String,
+    pub(super) is_secure: bool,
+    pub(super) forwarded: Forwarded,
 }
 
 impl Ends {
     /// The ends of a client's connection.
-    pub(super) fn of(stream: &TcpStream) -> Self {
+    pub(super) fn of(stream: &TcpStream, forwarded: Forwarded) -> Self {
         let client = stream.peer_addr().map(|address| address.ip().to_canonical().to_string());
         let here = stream.local_addr().map(|address| address.to_string());
         let unknown = || "unknown".to_owned();
         Self {
             client: client.unwrap_or_else(|_| unknown()),
             here: here.unwrap_or_else(|_| unknown()),
+            is_secure: stream.is_encrypted(),
+            forwarded,
         }
     }
 }
@@ -66,8 +76,19 @@ pub(super) struct Request {
     pub(super) is_idempotent: bool,
     /// The client speaks HTTP/1.0, and so knows neither chunks nor interim replies.
     pub(super) is_old: bool,
+    /// The client may wait for `100 Continue` before it sends the body.
+    pub(super) expects_continue: bool,
+    /// The client asks for a WebSocket.
+    pub(super) upgrades: bool,
     pub(super) body: Framing,
     pub(super) persistence: Persistence,
+}
+
+impl Request {
+    /// Whether it may be sent to a second upstream, after the first one has closed without a reply.
+    pub(super) fn is_repeatable(&self) -> bool {
+        self.is_idempotent && self.body == Framing::NONE
+    }
 }
 
 /// Reads the head of a request, and appends to `output` the head for an upstream.
@@ -82,13 +103,19 @@ pub(super) fn read_request(
 ) -> Result<Request, Unread> {
     http::read(bytes, |raw| {
         let target = origin_form(&raw)?;
-        write_request(&raw, target, ends, output);
         let body = raw.finished.body;
+        let upgrades = raw.method == "GET"
+            && raw.minor_version > 0
+            && body == Framing::NONE
+            && switches_protocol(raw.fields);
+        write_request(&raw, target, ends, upgrades, output);
         Ok(Request {
             length: raw.head.len(),
             is_head: raw.method == "HEAD",
             is_idempotent: matches!(raw.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"),
             is_old: raw.minor_version == 0,
+            expects_continue: raw.finished.expects_continue,
+            upgrades,
             body,
             persistence: raw.finished.persistence,
         })
@@ -118,13 +145,28 @@ fn origin_form<'b>(raw: &Raw<'_, 'b>) -> Result<&'b str, &'static Status> {
     }
 }
 
-fn write_request(raw: &Raw<'_, '_>, target: &str, ends: &Ends, output: &mut Vec<u8>) {
+/// Whether the fields ask for the switch to a WebSocket, or grant it (RFC 6455, section 4).
+fn switches_protocol(fields: &[Header<'_>]) -> bool {
+    let mut wanted = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("upgrade"));
+    let is_one = wanted.next().is_some_and(|field| field.value.eq_ignore_ascii_case(SWITCHED_TO));
+    let is_option = || options(fields).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+    is_one && wanted.next().is_none() && is_option()
+}
+
+fn write_request(
+    raw: &Raw<'_, '_>,
+    target: &str,
+    ends: &Ends,
+    upgrades: bool,
+    output: &mut Vec<u8>,
+) {
     append(output, &[raw.method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\n"]);
     let named = Named::of(raw.fields);
-    let mut has_host = false;
+    let (mut has_host, mut has_scheme) = (false, false);
     for field in raw.fields.iter().filter(|field| named.passes(field.name)) {
         has_host |= field.name.eq_ignore_ascii_case("host");
-        if !is_forwarded_for(field) {
+        if passes_on_behalf(field.name, ends.forwarded) {
+            has_scheme |= field.name.eq_ignore_ascii_case("x-forwarded-proto");
             append_field(output, field);
         }
     }
@@ -134,17 +176,39 @@ fn write_request(raw: &Raw<'_, '_>, target: &str, ends: &Ends, output: &mut Vec<
     if raw.finished.body == Framing::Chunked {
         output.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
+    if upgrades {
+        append(output, &[b"Connection: upgrade\r\nUpgrade: ", SWITCHED_TO, b"\r\n"]);
+    }
     output.extend_from_slice(b"X-Forwarded-For: ");
-    for field in raw.fields.iter().filter(|field| is_forwarded_for(field)) {
-        append(output, &[field.value, b", "]);
+    if ends.forwarded == Forwarded::Append {
+        for field in raw.fields.iter().filter(|field| is_forwarded_for(field)) {
+            append(output, &[field.value, b", "]);
+        }
+    }
+    append(output, &[ends.client.as_bytes(), b"\r\n"]);
+    if !has_scheme {
+        let scheme: &[u8] = if ends.is_secure { b"https" } else { b"http" };
+        append(output, &[b"X-Forwarded-Proto: ", scheme, b"\r\n"]);
     }
     let version = if raw.minor_version == 0 { b"1.0" } else { b"1.1" };
-    let via = PSEUDONYM.as_bytes();
-    append(output, &[ends.client.as_bytes(), b"\r\nVia: ", version, b" ", via, b"\r\n\r\n"]);
+    append(output, &[b"Via: ", version, b" ", PSEUDONYM.as_bytes(), b"\r\n\r\n"]);
 }
 
 fn is_forwarded_for(field: &Header<'_>) -> bool {
     field.name.eq_ignore_ascii_case("x-forwarded-for") && !field.value.is_empty()
+}
+
+/// Whether a field passes as it came, if it names the origin of the request.
+///
+/// Gateways by environment variables read `X_Forwarded_For` as `X-Forwarded-For`. So a name with an
+/// underscore never passes: its value would stand beside this program's, or instead of it.
+fn passes_on_behalf(name: &str, forwarded: Forwarded) -> bool {
+    if !http::is_on_behalf(name.as_bytes()) {
+        return true;
+    }
+    forwarded == Forwarded::Append
+        && !name.contains('_')
+        && !name.eq_ignore_ascii_case("x-forwarded-for")
 }
 
 fn append(output: &mut Vec<u8>, pieces: &[&[u8]]) {
@@ -204,12 +268,17 @@ pub(super) struct Reply {
     pub(super) upstream_stays: bool,
     /// Whether the client's connection stays. `output` has said so.
     pub(super) persistence: Persistence,
+    /// The body ends where the upstream closes, and the client gets it in chunks. So the client can
+    /// tell the end from a cut, with TLS too.
+    pub(super) gets_chunks: bool,
+    /// The upstream switches to the protocol that the client has asked for.
+    pub(super) switches: bool,
 }
 
 impl Reply {
     /// Whether the final reply follows (RFC 9110, section 15.2).
     pub(super) fn is_interim(&self) -> bool {
-        self.code < 200
+        self.code < 200 && !self.switches
     }
 }
 
@@ -237,11 +306,12 @@ pub(super) fn read_reply(
     let (Some(code), Some(minor_version)) = (raw.code, raw.version) else {
         return Err(Malformed);
     };
-    // A switch of protocols was not asked for.
-    if has_bare_line_feed(&bytes[..length]) || code < 100 || code == 101 {
+    let fields: &[Header<'_>] = raw.headers;
+    let switches = code == 101 && request.upgrades && switches_protocol(fields);
+    // No other switch of protocols was asked for.
+    if has_bare_line_feed(&bytes[..length]) || code < 100 || (code == 101 && !switches) {
         return Err(Malformed);
     }
-    let fields: &[Header<'_>] = raw.headers;
     let is_option =
         |known: &str| options(fields).any(|option| option.eq_ignore_ascii_case(known.as_bytes()));
     let body = framing(fields, code, minor_version, request.is_head)?;
@@ -249,14 +319,15 @@ pub(super) fn read_reply(
         0 => is_option("keep-alive"),
         _ => !is_option("close"),
     };
-    let ends_here =
-        matches!(body, Framed::UntilEnd) || (request.is_old && matches!(body, Framed::Chunks(_)));
-    let persistence = if ends_here { Persistence::Close } else { persistence };
+    let has_end = matches!(body, Framed::Length(_));
+    let persistence = if request.is_old && !has_end { Persistence::Close } else { persistence };
     let reply = Reply {
         length,
         code,
-        upstream_stays: upstream_stays && !matches!(body, Framed::UntilEnd),
+        upstream_stays: upstream_stays && !body.ends_by_close(),
         persistence,
+        gets_chunks: body.ends_by_close() && !request.is_old,
+        switches,
         body,
     };
     if !(reply.is_interim() && request.is_old) {
@@ -313,11 +384,15 @@ fn write_reply(
     for field in fields.iter().filter(|field| named.passes(field.name)) {
         append_field(output, field);
     }
+    if reply.switches {
+        append(output, &[b"Connection: upgrade\r\nUpgrade: ", SWITCHED_TO, b"\r\n\r\n"]);
+        return;
+    }
     if reply.is_interim() {
         output.extend_from_slice(b"\r\n");
         return;
     }
-    if matches!(reply.body, Framed::Chunks(_)) && !to_old {
+    if reply.gets_chunks || (matches!(reply.body, Framed::Chunks(_)) && !to_old) {
         output.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     output.extend_from_slice(match reply.persistence {

@@ -9,7 +9,11 @@
 //!
 //! A request that has come as a whole takes single waits: write, read, write. While the body of a
 //! longer one is on its way, `duplex` waits for both directions at once, so an early reply
-//! reaches the client. A body never has more than a buffer in memory.
+//! reaches the client. A body never has more than a buffer in memory. After a switch to WebSocket,
+//! `tunnel` passes bytes on.
+//!
+//! A wait for an upstream is cut into slices (`back`). After each it looks whether the client is
+//! still there.
 //!
 //! The parser of requests is http's, with its refusals: a message is not relayed if its end is in
 //! doubt. [`Limits`] bounds what clients and upstreams decide.
@@ -18,22 +22,30 @@ mod answer;
 mod back;
 mod duplex;
 mod exchange;
+mod failure;
 mod flow;
 mod head;
+mod health;
+mod journal;
 mod limits;
 mod pool;
+mod reach;
+mod tunnel;
 mod upstream;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use duality_runtime::block_on;
 use duality_runtime::handler::Handler;
 use duality_runtime::net::{Input, Output, TcpStream, lookup_host};
-use duality_runtime::task;
+use duality_runtime::{shared, task};
 
-pub use limits::{Config, Limits};
+pub use health::{checks, upstreams};
+pub use limits::{Config, Forwarded, Health, Limits, MOST_UPSTREAMS};
+pub use upstream::UpstreamReport;
 
 use crate::http::{self, Deadline, Filled, Unread, Wire, status};
 use crate::per_loop::PerLoop;
@@ -50,7 +62,19 @@ pub const ENTRY: Entry = Entry {
     summary: "passes requests on to the servers behind it (a reverse proxy)",
     protocol: "RFC 9110 and RFC 9112 (HTTP/1.0 and HTTP/1.1)",
     open: |setup| Ok(Relay::set_up(setup)?.handler()),
-    settings: &[Setting::Upstream],
+    settings: &[
+        Setting::Upstream,
+        Setting::HeadTime,
+        Setting::BodyTime,
+        Setting::IdleTime,
+        Setting::WriteTime,
+        Setting::ConnectTime,
+        Setting::ReplyTime,
+        Setting::HealthCheck,
+        Setting::HealthInterval,
+        Setting::Forwarded,
+        Setting::HalfClosed,
+    ],
     logs_requests: true,
     descriptors: 2,
     stack: 64 * 1024,
@@ -65,7 +89,12 @@ pub struct Relay {
 
 struct Shared {
     upstreams: Vec<Upstream>,
+    /// The requests that were given an upstream so far.
+    turns: &'static [AtomicU64; 1],
     limits: Limits,
+    forwarded: Forwarded,
+    serves_half_closed: bool,
+    health: Option<Health>,
     pools: PerLoop<Pool>,
 }
 
@@ -74,14 +103,22 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// `config` names no upstream.
+    /// `config` names no upstream, or more than [`MOST_UPSTREAMS`].
     pub fn new(config: Config) -> io::Result<Self> {
-        if config.upstreams.is_empty() {
-            let problem = "a relay needs a server behind it: give HOST:PORT";
+        let Config { upstreams, limits, forwarded, serves_half_closed, health } = config;
+        let problem = match upstreams.len() {
+            0 => "a relay needs a server behind it: give HOST:PORT",
+            1..=MOST_UPSTREAMS => "",
+            _ => "a relay has at most 64 servers behind it: leave some out",
+        };
+        if !problem.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
-        let upstreams = config.upstreams.into_iter().map(Upstream::new).collect();
-        let shared = Shared { upstreams, limits: config.limits, pools: PerLoop::default() };
+        let upstreams = upstreams.into_iter().map(Upstream::new).collect();
+        let pools = PerLoop::default();
+        let turns = shared::words();
+        let shared =
+            Shared { upstreams, turns, limits, forwarded, serves_half_closed, health, pools };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -92,7 +129,9 @@ impl Relay {
         for name in &setup.upstreams {
             upstreams.push(look_up(name).map_err(mistake)?);
         }
-        Self::new(Config { upstreams, limits: Limits::default() }).map_err(mistake)
+        let relay = Self::new(setup.relay(upstreams)).map_err(mistake)?;
+        health::enlist(&relay);
+        Ok(relay)
     }
 
     fn handler(&self) -> Handler {
@@ -148,7 +187,7 @@ impl Shared {
             let request = loop {
                 task::stage("relay: request").await;
                 if !input.is_empty() {
-                    let ends = ends.get_or_insert_with(|| Ends::of(wire.stream()));
+                    let ends = ends.get_or_insert_with(|| Ends::of(wire.client(), self.forwarded));
                     // One call, on a stack that is in the processor's cache.
                     match task::leaf(|| head::read_request(input.unused(), ends, forward.gather()))
                     {

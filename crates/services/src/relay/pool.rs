@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use duality_runtime::net::TcpStream;
 use duality_runtime::time::{Duration, Instant};
 
-/// A bounded number of idle connections, and the turn of the upstreams.
+/// A bounded number of idle connections.
 #[derive(Debug)]
 pub(super) struct Pool {
     inner: Mutex<Inner>,
@@ -16,8 +16,6 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The upstream of the next request.
-    turn: usize,
     /// The connection that was used last is last.
     idle: Vec<Idle>,
 }
@@ -33,14 +31,6 @@ impl Pool {
     /// A pool of at most `limit` connections, none of them idle for longer than `longest`.
     pub(super) fn new(limit: usize, longest: Duration) -> Self {
         Self { inner: Mutex::default(), limit, longest }
-    }
-
-    /// The number of the upstream that is next, of `count`.
-    pub(super) fn turn(&self, count: usize) -> usize {
-        let mut inner = self.inner();
-        let turn = inner.turn % count;
-        inner.turn = turn + 1;
-        turn
     }
 
     /// The connection to an upstream that was used last, if it is still good.

@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 /// A reply in chunks, with an extension and a trailer.
@@ -28,6 +29,8 @@ pub(crate) struct Upstream {
 struct Seen {
     connections: AtomicUsize,
     requests: AtomicUsize,
+    /// Requests for `/silent` on open connections.
+    silent: AtomicUsize,
     /// The connections that asked for `/stray`, and get unasked bytes by `/stray-now`.
     strays: Mutex<Vec<TcpStream>>,
 }
@@ -88,6 +91,27 @@ impl Upstream {
         self.seen.connections.load(SeqCst)
     }
 
+    /// The address of another server, which closes each connection after the first bytes.
+    pub(crate) fn closing(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let _ = stream.read(&mut [0; 4096]);
+            }
+        });
+        address
+    }
+
+    /// Waits until so many requests for `/silent` are under way.
+    pub(crate) fn expect_silent(&self, count: usize) {
+        let begun = Instant::now();
+        while self.seen.silent.load(SeqCst) != count {
+            assert!(begun.elapsed() < Duration::from_secs(60), "not {count} silent requests");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// The number of requests so far.
     pub(crate) fn requests(&self) -> usize {
         self.seen.requests.load(SeqCst)
@@ -109,7 +133,11 @@ fn serve(stream: TcpStream, seen: &Seen) -> io::Result<()> {
             }
             _ => {}
         }
-        if !answer(&head, &mut reader, &mut writer)? {
+        let is_silent = head.path() == "/silent";
+        seen.silent.fetch_add(is_silent.into(), SeqCst);
+        let stays = answer(&head, &mut reader, &mut writer);
+        seen.silent.fetch_sub(is_silent.into(), SeqCst);
+        if !stays? {
             break;
         }
     }
@@ -137,6 +165,12 @@ fn answer(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io
             writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
             reply(writer, &body(head, reader)?)?;
         }
+        "/late-continue" => {
+            thread::sleep(Duration::from_millis(400));
+            writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            reply(writer, &body(head, reader)?)?;
+        }
+        path if path.starts_with("/switch") => return switch(head, reader, writer),
         "/hints" => {
             writer.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n")?;
             reply(writer, b"hinted")?;
@@ -177,6 +211,21 @@ fn answer(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io
     }
     writer.flush()?;
     Ok(true)
+}
+
+/// Switches to a WebSocket, if it is asked to, and then sends back what comes.
+fn switch(head: &Head, reader: &mut impl BufRead, writer: &mut impl Write) -> io::Result<bool> {
+    let is_asked = head.text.contains("\r\nConnection: upgrade\r\nUpgrade: websocket\r\n");
+    if !is_asked && head.path() == "/switch" {
+        reply(writer, b"no switch")?;
+        return Ok(true);
+    }
+    writer.write_all(
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+          Sec-WebSocket-Accept: y\r\nUpgrade: websocket\r\n\r\n",
+    )?;
+    io::copy(reader, writer)?;
+    Ok(false)
 }
 
 /// The replies after which the server closes, without reading more.

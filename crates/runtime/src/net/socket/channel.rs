@@ -60,6 +60,9 @@ pub(in crate::net) trait Channel: Send + Sync {
         network.end()
     }
 
+    /// Has [`close`](Channel::close) say nothing: the peer must not take what it has for the whole.
+    fn break_off(&self) {}
+
     /// Tells the peer of the end without waiting, if it has not been told.
     fn close(&self, socket: BorrowedFd<'_>) {
         let _ = socket;

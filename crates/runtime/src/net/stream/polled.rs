@@ -108,7 +108,7 @@ impl TcpStream {
         direction: Direction,
         attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<T>> {
-        self.socket.outlive_drain();
+        self.socket.set_outlives_drain(true);
         let timeout = match direction {
             Direction::Read => self.read_timeout,
             Direction::Write => self.write_timeout,

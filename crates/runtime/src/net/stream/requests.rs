@@ -3,9 +3,12 @@
 //! log.
 
 use std::any::Any;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::net::getpeername;
 
 use super::TcpStream;
+use crate::net::internet_address;
 use crate::tcp_info::tcp_info;
 use crate::visibility::{Client, note_failed_request};
 
@@ -19,7 +22,8 @@ impl TcpStream {
     #[inline]
     pub fn begin_request(&mut self) {
         if let Some(client) = &mut self.client {
-            client.begin();
+            let socket = self.socket.as_fd();
+            client.begin(|| address_of_peer(socket));
         }
     }
 
@@ -59,13 +63,13 @@ impl TcpStream {
     /// Keeps `held` until this handle is dropped. If it is the only handle, that is the end of the
     /// connection.
     #[doc(hidden)]
-    pub fn hold(&mut self, held: Box<dyn Any + Send>) {
+    pub fn hold(&mut self, held: Box<dyn Any + Send + Sync>) {
         self.client.get_or_insert_with(Client::new).hold(held);
     }
 
     /// The argument of [`hold`](TcpStream::hold).
     #[doc(hidden)]
-    pub fn release(&mut self) -> Option<Box<dyn Any + Send>> {
+    pub fn release(&mut self) -> Option<Box<dyn Any + Send + Sync>> {
         self.client.as_mut().and_then(|client| client.release())
     }
 
@@ -76,4 +80,10 @@ impl TcpStream {
             client.leave_to_child();
         }
     }
+}
+
+/// The address of the other end, without its port. `None` if there is none any more.
+fn address_of_peer(socket: BorrowedFd<'_>) -> Option<String> {
+    let peer = internet_address(getpeername(socket).ok()?).ok()?;
+    Some(peer.ip().to_canonical().to_string())
 }

@@ -1,16 +1,22 @@
 //! The handshake of TLS (RFC 8446, RFC 5246), as straight-line code in every world.
 
 use std::io;
+use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use duality_poller::Direction;
 
 use super::TcpStream;
 use crate::net::socket::Moved;
-use crate::net::tls::{Acceptor, Connector, Session};
+use crate::net::tls::{Acceptor, Connector, Session, reply_to};
+use crate::places::Handshake;
+use crate::time::timeout;
 
 /// The longest record (RFC 8446, section 5.2), and so enough for most flights.
 const FLIGHT: usize = 16 << 10;
+
+/// The time that a client without TLS has to take its reply.
+const PLAIN_TIME: Duration = Duration::from_secs(1);
 
 impl TcpStream {
     /// Makes the server's side of a TLS handshake. Reads and writes are encrypted afterwards. The
@@ -19,7 +25,8 @@ impl TcpStream {
     /// # Errors
     ///
     /// `TimedOut` after `limit`. `ConnectionAborted` where the client leaves, or does not speak TLS
-    /// as the acceptor does; the client is told.
+    /// as the acceptor does; the client is told. One that speaks plain HTTP is told so by a status
+    /// 400.
     pub async fn accept_tls(self, acceptor: &Acceptor, limit: Duration) -> io::Result<Self> {
         let session = acceptor.session()?;
         self.shake_hands(session, limit).await
@@ -48,6 +55,7 @@ impl TcpStream {
         let before = (self.read_timeout, self.write_timeout);
         let deadline = Instant::now() + limit;
         let mut buffer = vec![0; FLIGHT];
+        let handshake = Handshake::begin();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -68,15 +76,36 @@ impl TcpStream {
             if count == 0 {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
+            if let Some(reply) =
+                session.expects_client().then(|| reply_to(&buffer[..count])).flatten()
+            {
+                Box::pin(self.refuse_plainly(reply)).await;
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
             if let Err(error) = session.take_input(&buffer[..count]) {
                 // The alert that says why.
                 let _ = self.write_all(&session.take_output()?).await;
                 return Err(error);
             }
         }
+        drop(handshake);
         self.set_read_timeout(before.0)?;
         self.set_write_timeout(before.1)?;
         self.socket.channel = Some(Box::new(session));
         Ok(self)
+    }
+
+    /// Answers a client that does not speak TLS, and waits for its end: a close with unread bytes
+    /// could destroy the reply.
+    async fn refuse_plainly(&mut self, reply: &[u8]) {
+        let refusing = async {
+            self.write_all(reply).await?;
+            self.shutdown(Shutdown::Write).await?;
+            let mut dropped = [0; 1024];
+            while self.read(&mut dropped).await? > 0 {}
+            io::Result::Ok(())
+        };
+        // The client has been told, or does not listen.
+        let _ = timeout(PLAIN_TIME, refusing).await;
     }
 }

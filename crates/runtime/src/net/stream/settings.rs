@@ -103,13 +103,31 @@ impl TcpStream {
         Ok(sockopt::set_tcp_user_timeout(self.as_fd(), milliseconds)?)
     }
 
+    /// Whether the connection has TLS.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.socket.channel.is_some() && !self.socket.is_injected()
+    }
+
+    /// Whether a [drain](crate::drain) leaves the input of this accepted connection open, because
+    /// the rest of a message is still coming. By default, a drain ends the input.
+    ///
+    /// The poll-style methods, such as [`poll_read`](TcpStream::poll_read), leave it open too. Then
+    /// it stays open until this method is called with `false`.
+    pub fn set_outlives_drain(&mut self, outlives: bool) {
+        self.socket.set_outlives_drain(outlives);
+    }
+
     /// Makes the close a reset: unsent bytes are discarded, and the peer sees an error (`SO_LINGER`
-    /// of zero).
+    /// of zero). With TLS, the peer gets no close_notify, which would say that it has everything.
     ///
     /// # Errors
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_linger_reset(&self) -> io::Result<()> {
+        if let Some(channel) = &self.socket.channel {
+            channel.break_off();
+        }
         Ok(sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO))?)
     }
 

@@ -15,10 +15,12 @@
 
 mod acceptor;
 mod connector;
+mod plain;
 mod session;
 
 pub use acceptor::{Acceptor, HANDSHAKE_TIME};
 pub use connector::{Connector, Trust};
+pub(super) use plain::reply_to;
 pub(super) use session::Session;
 
 /// The name of HTTP/1.1 in a handshake (ALPN, RFC 7301), which both sides offer by default.

@@ -24,6 +24,8 @@ pub(in crate::net) struct Session {
 
 struct State {
     connection: Connection,
+    /// Bytes of the handshake have come.
+    has_begun: bool,
     /// Decrypted bytes that the service has not read.
     plaintext: usize,
     /// Bytes of a write that are encrypted, while their records wait for the network.
@@ -39,14 +41,21 @@ struct State {
 impl Session {
     pub(super) fn new(connection: Connection) -> Self {
         let (plaintext, encrypted) = (0, 0);
-        let (peer_has_ended, has_ended) = (false, false);
+        let (has_begun, peer_has_ended, has_ended) = (false, false, false);
+        let began = None;
         let state =
-            State { connection, plaintext, encrypted, began: None, peer_has_ended, has_ended };
+            State { connection, has_begun, plaintext, encrypted, began, peer_has_ended, has_ended };
         Self { state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is the server's side, and nothing has come yet.
+    pub(in crate::net) fn expects_client(&self) -> bool {
+        let state = self.state();
+        !state.has_begun && matches!(state.connection, Connection::Server(_))
     }
 
     /// Whether the handshake has still to receive.
@@ -66,6 +75,7 @@ impl Session {
     /// Takes bytes of the handshake that have come.
     pub(in crate::net) fn take_input(&self, mut bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state();
+        state.has_begun = true;
         while !bytes.is_empty() {
             state.connection.read_tls(&mut bytes)?;
             state.process()?;
@@ -202,6 +212,10 @@ impl Channel for Session {
         state.say_end();
         state.flush(network)?;
         network.end()
+    }
+
+    fn break_off(&self) {
+        self.state().has_ended = true;
     }
 
     fn close(&self, socket: BorrowedFd<'_>) {

@@ -1,0 +1,93 @@
+//! Whether the peer is still there, for a service that waits for something else.
+//!
+//! A read finds the end of a connection. But a service that waits for a store or another server
+//! does not read, and bytes of the next request may stand before the end. The kernel knows the
+//! state of the connection in any case (`tcpi_state` of `TCP_INFO`). So this is a look at that
+//! state, at intervals. It is the same in every world, with TLS and without. It costs nothing where
+//! the other wait is short.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use super::TcpStream;
+use crate::tcp_info::tcp_info;
+use crate::time::sleep;
+
+/// The interval between two looks of [`TcpStream::closed`].
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How a peer has ended its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The peer sends no more: it has closed, or has shut down its sending side. Both are the same
+    /// packet. They cannot be told apart before something is sent to the peer.
+    Sending,
+    /// The connection is gone: the peer has reset it, or both sides have closed.
+    Both,
+}
+
+/// States of a connection in `tcp_states.h` of Linux.
+const CLOSED: u8 = 7;
+const PEER_HAS_ENDED: [u8; 4] = [6, 8, 9, 11]; // TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
+
+impl TcpStream {
+    /// Whether the peer has closed, shut down its sending side, or reset the connection. A look,
+    /// without a wait. Unread bytes are still there to be read, except after a reset.
+    ///
+    /// A client that is [injected](crate::net::Injector) never closes.
+    #[must_use]
+    pub fn has_closed(&self) -> Option<Closed> {
+        if self.socket.is_injected() { None } else { look(self.as_fd()) }
+    }
+
+    /// Waits until the peer has closed, shut down its sending side, or reset the connection, and
+    /// learns this within a quarter of a second.
+    ///
+    /// For a service that waits for something else than its peer:
+    ///
+    /// ```
+    /// # use duality_runtime as duality;
+    /// use std::io;
+    ///
+    /// use duality::net::TcpStream;
+    /// use duality::select;
+    /// use duality::time::{Duration, sleep};
+    ///
+    /// /// Thinks for long, but not for a client that has left.
+    /// async fn think(stream: &TcpStream) -> io::Result<()> {
+    ///     select! {
+    ///         () = sleep(Duration::from_secs(3600)) => Ok(()),
+    ///         _ = stream.closed() => Err(io::ErrorKind::ConnectionAborted.into()),
+    ///     }
+    /// }
+    /// # use duality::net::{ListenOptions, TcpListener};
+    /// # duality::block_on(async {
+    /// # let any_port = ([127, 0, 0, 1], 0).into();
+    /// # let mut listener = TcpListener::bind(any_port, &ListenOptions::default())?;
+    /// # let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (stream, _) = listener.accept().await?;
+    /// # drop(client);
+    /// # assert!(think(&stream).await.is_err());
+    /// # io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    pub fn closed(&self) -> impl Future<Output = Closed> + Send + '_ {
+        let socket = (!self.socket.is_injected()).then(|| self.as_fd());
+        async move {
+            loop {
+                if let Some(closed) = socket.and_then(look) {
+                    return closed;
+                }
+                sleep(LOOK).await;
+            }
+        }
+    }
+}
+
+fn look(socket: BorrowedFd<'_>) -> Option<Closed> {
+    match tcp_info(socket)?.tcpi_state {
+        CLOSED => Some(Closed::Both),
+        state if PEER_HAS_ENDED.contains(&state) => Some(Closed::Sending),
+        _ => None,
+    }
+}
