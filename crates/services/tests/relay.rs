@@ -24,12 +24,12 @@ use duality_services::{
     relay::{Config, Limits, Relay},
 };
 
-use http_client::{Client, World, get, serve_connections_in};
+use duality_kit::Case;
+use http_client::{Client, get, serve_connections_in};
 use kept_port::KeptPort;
 use relay_upstream::Upstream;
 
 /// The worlds in which a relay runs: it is not written by hand.
-const WORLDS: [World; 3] = [World::Block, World::Park, World::Suspend];
 
 /// A time limit that no test reaches on any machine.
 const EVER: Duration = Duration::from_secs(600);
@@ -50,12 +50,12 @@ fn patient() -> Limits {
     Limits { client, connect_time: EVER, reply_time: EVER, idle_time: EVER, ..Limits::default() }
 }
 
-fn relay_with(world: World, upstreams: &[SocketAddr], limits: Limits) -> SocketAddr {
+fn relay_with(world: Case, upstreams: &[SocketAddr], limits: Limits) -> SocketAddr {
     let relay = Relay::new(Config { upstreams: upstreams.to_vec(), limits }).unwrap();
     serve_connections_in(world, move |stream| relay.serve(stream))
 }
 
-fn relay(world: World, upstream: &Upstream) -> SocketAddr {
+fn relay(world: Case, upstream: &Upstream) -> SocketAddr {
     relay_with(world, &[upstream.address], patient())
 }
 
@@ -84,7 +84,7 @@ fn exchange(address: SocketAddr, request: &str) -> (String, bool) {
 
 #[test]
 fn fields_of_the_connection_end_and_those_of_the_relay_are_added() {
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let upstream = Upstream::start();
         let mut client = Client::connect(relay(world, &upstream));
         let reply = client.ask(
@@ -133,7 +133,7 @@ fn requests_in_doubt_are_refused_and_reach_no_upstream() {
         ("POST", "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n", 400),
         ("POST", "Transfer-Encoding: chunked\r\n\r\n0\r\nHost: b\r\n", 400),
     ];
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let upstream = Upstream::start();
         let address = relay(world, &upstream);
         for (method, fields, code) in doubtful {
@@ -170,7 +170,7 @@ fn replies_in_doubt_are_not_relayed() {
         "nonsense;;",
         "HTTP/1.1_200_OK;X;;",
     ];
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let upstream = Upstream::start();
         let address = relay(world, &upstream);
         for reply in doubtful {
@@ -191,7 +191,7 @@ fn replies_in_doubt_are_not_relayed() {
 
 #[test]
 fn a_reply_that_breaks_off_is_cut_and_never_ends_in_order() {
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let upstream = Upstream::start();
         let address = relay(world, &upstream);
         for path in ["/dies", "/dies-in-chunks", "/breaks-chunks"] {
@@ -213,7 +213,7 @@ fn a_reply_that_breaks_off_is_cut_and_never_ends_in_order() {
 #[test]
 fn an_upstream_that_refuses_is_left_out_for_a_while() {
     let nowhere = KeptPort::keep();
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let mut client = Client::connect(relay_with(world, &[nowhere.address()], patient()));
         let begun = std::time::Instant::now();
         assert_eq!(client.ask(&get("/")).code, 502, "{world:?}");
@@ -232,7 +232,7 @@ fn an_upstream_that_refuses_is_left_out_for_a_while() {
 
 #[test]
 fn an_upstream_that_was_not_there_at_the_start_is_found() {
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let port = KeptPort::keep();
         let relay = relay_with(world, &[port.address()], patient());
         assert_eq!(Client::connect(relay).ask(&get("/")).code, 502, "{world:?}");
@@ -258,7 +258,7 @@ fn an_upstream_that_was_not_there_at_the_start_is_found() {
 
 #[test]
 fn an_upstream_that_takes_too_long_is_given_up() {
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let upstream = Upstream::start();
         let limits = Limits { reply_time: SHORT, ..patient() };
         let address = relay_with(world, &[upstream.address], limits);
@@ -270,7 +270,7 @@ fn an_upstream_that_takes_too_long_is_given_up() {
 
 #[test]
 fn a_client_that_sends_too_slowly_is_given_up() {
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let upstream = Upstream::start();
         let mut limits = patient();
         limits.client.body_time = SHORT;
@@ -288,7 +288,7 @@ fn a_client_that_sends_too_slowly_is_given_up() {
 
 #[test]
 fn a_client_that_leaves_does_no_harm() {
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let upstream = Upstream::start();
         let address = relay(world, &upstream);
         for part in [
@@ -309,7 +309,7 @@ fn a_client_that_leaves_does_no_harm() {
 
 #[test]
 fn idle_connections_to_upstreams_are_used_again() {
-    for world in WORLDS {
+    for world in Case::EACH_WORLD {
         let upstream = Upstream::start();
         let address = relay(world, &upstream);
         for _ in 0..5 {
