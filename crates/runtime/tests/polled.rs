@@ -186,9 +186,8 @@ async fn under_a_drain(scope: Scope) {
 }
 
 mod drains {
-    use duality_poller::Kind;
+    use duality_kit::{Case, Kind};
 
-    use super::common::Case;
     use super::{Scope, under_a_drain};
 
     fn run(case: Case) {
