@@ -41,6 +41,7 @@ use std::io;
 
 use duality_poller::Kind;
 pub use duality_runtime::handler::{ErrorHook, Handler};
+pub use duality_runtime::world::World;
 
 pub use common::footprint::{Footprint, Mappings};
 pub use common::options::{Disk, GcdQueues, HandOver, Options, Prefer, WhenFull};
@@ -172,17 +173,6 @@ pub struct ForeignRuntime {
     pub name: &'static str,
     /// Whether an idle kernel thread takes tasks from busy ones.
     pub steals: bool,
-}
-
-/// How a service waits: the three worlds of `duality-runtime`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum World {
-    /// The kernel thread sleeps in the system call.
-    Block,
-    /// Another user-level thread runs on the same kernel thread.
-    Park,
-    /// The compiler's state machine returns to its loop.
-    Suspend,
 }
 
 /// The architecture of that name.

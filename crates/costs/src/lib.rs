@@ -1,7 +1,7 @@
 //! Unit costs: the time to start a task, to switch to another task, to lock, to notify, to ask a
 //! poller.
 //!
-//! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*. Subjects are our three
+//! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*. Subjects are our
 //! worlds, our pollers, and the peers (State Threads, GNU Pth, pthreads, Go), which are separate
 //! programs. All subjects are measured alike. Each batch runs in a fresh process, which gets a
 //! count and answers with one line:
@@ -36,7 +36,7 @@ use std::io;
 use duality_poller::Kind;
 
 pub use line::{Malformed, Reading, Unit};
-pub use world::World;
+pub use duality_runtime::world::World;
 
 /// A cost: its name, its operation, and the way to measure it.
 pub struct Cost {
@@ -69,10 +69,10 @@ const KERNEL: &str = "kernel";
 /// All costs, in the order of the table.
 pub const ALL: &[Cost] = &[
     time("spawn", "a task that does nothing: started, run and joined", |world, count| {
-        world.time(count, tasks::spawn(count))
+        world::time(world, count, tasks::spawn(count))
     }),
     time("switch", "a round trip: two tasks wake each other, and wait", |world, count| {
-        world.time(count, tasks::switch(count))
+        world::time(world, count, tasks::switch(count))
     }),
     time("alternate", "a round trip: two tasks take turns in the cheapest way", tasks::alternate),
     time("yield-2", "one of 2 tasks lets the other run, through the run queue", |world, count| {
@@ -82,26 +82,26 @@ pub const ALL: &[Cost] = &[
         tasks::yields(world, 1000, count)
     }),
     time("lock", "an uncontended lock: taken and given back", |world, count| {
-        world.time(count, tasks::lock(count))
+        world::time(world, count, tasks::lock(count))
     }),
     time(
         "contended",
         "a lock held across a wait, by two tasks in turn: waited for, taken, given back",
-        |world, count| world.time(count, tasks::contended(count)),
+        |world, count| world::time(world, count, tasks::contended(count)),
     ),
     time("condition", "a round trip: two tasks tell each other by a condition", |world, count| {
-        world.time(count, tasks::condition(count))
+        world::time(world, count, tasks::condition(count))
     }),
     call("call-plain", "a call of a plain function, for comparison", |world, count| {
-        world.time(count, calls::plain(count))
+        world::time(world, count, calls::plain(count))
     }),
     call("call-converted", "a call of an async function that need not wait", |world, count| {
-        world.time(count, calls::converted(count))
+        world::time(world, count, calls::converted(count))
     }),
     call(
         "offload",
         "work that does nothing, given to a helper thread and waited for",
-        |world, count| world.time(count, tasks::offload(count)),
+        |world, count| world::time(world, count, tasks::offload(count)),
     ),
     kernel("kernel-call", "a system call that does nothing", kernel::call),
     kernel("kernel-poll", "poll(2) of a connection that is ready", kernel::ask),

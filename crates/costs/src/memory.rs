@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use duality_runtime::task;
 
+use crate::world::run;
 use crate::{Reading, Unit, World};
 
 /// The most kernel threads that are started. The limits of kernel threads are far below the limits
@@ -24,7 +25,7 @@ const KERNEL_THREADS: u64 = 4000;
 /// returned.
 pub(crate) fn parked(world: World, count: u64) -> io::Result<Reading> {
     let count = if world == World::Block { count.min(KERNEL_THREADS) } else { count };
-    world.run(async move {
+    run(world, async move {
         // One-time allocations for the first task do not count as the cost of a task.
         park(16).await;
         let before = own_memory()?;

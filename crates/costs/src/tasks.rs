@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use duality_runtime::sync::{Mutex, Notify};
 use duality_runtime::task;
 
+use crate::world::run;
 use crate::{Reading, Unit, World};
 
 /// Starts and joins empty tasks, one after the other.
@@ -73,7 +74,7 @@ impl Turns {
 /// `count` yields in all, by `tasks` tasks that only yield.
 pub(crate) fn yields(world: World, tasks: u64, count: u64) -> io::Result<Reading> {
     let each = count.div_ceil(tasks);
-    let elapsed = world.run(together(tasks as usize, move |_, gate| async move {
+    let elapsed = run(world, together(tasks as usize, move |_, gate| async move {
         gate.opened().await;
         for _ in 0..each {
             task::yield_now().await;

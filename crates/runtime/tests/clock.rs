@@ -1,7 +1,5 @@
 //! The clock of a loop, which a test may stop. Worlds without a loop leave it alone.
 
-#[macro_use]
-mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +14,7 @@ use duality_runtime::world::{self, World};
 const HOUR: Duration = Duration::from_secs(3600);
 const MOMENT: Duration = Duration::from_millis(10);
 
-in_every_world! {
+duality_kit::in_every_world! {
     hours_pass_in_their_order_and_at_once
     what_comes_is_before_what_time_brings
     a_hold_keeps_time_from_passing

@@ -11,8 +11,6 @@ use duality_runtime::task::{self, Aborted, abortable, offload};
 use duality_runtime::time::{Duration, Instant, interval, sleep, timeout};
 use duality_runtime::{join, select};
 
-#[macro_use]
-mod common;
 mod kept_port;
 
 use kept_port::KeptPort;
@@ -20,7 +18,7 @@ use kept_port::KeptPort;
 const MOMENT: Duration = Duration::from_millis(3);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-in_every_world! {
+duality_kit::in_every_world! {
     a_host_name_is_looked_up_and_connected_to
     halves_of_a_connection_work_in_two_tasks
     a_dropped_writing_half_ends_writing

@@ -1,12 +1,10 @@
 //! The last bytes of a stream arrive, although unread bytes of its peer are left. In every world,
 //! on every poller.
 
-#[macro_use]
-mod common;
 
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
 
-in_every_world! {
+duality_kit::in_every_world! {
     the_last_bytes_arrive
 }
 

@@ -1,8 +1,6 @@
 //! A user-level thread must not notice its stack, nor the threads that share its kernel thread.
 //! Here it behaves as in the other worlds.
 
-#[macro_use]
-mod common;
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +18,7 @@ const MOMENT: Duration = Duration::from_millis(10);
 /// Long enough never to pass in a test that works.
 const EVER: Duration = Duration::from_secs(20);
 
-in_every_world! {
+duality_kit::in_every_world! {
     a_timeout_is_its_tasks_own
     a_leaf_has_the_stack_of_the_kernel_thread
     a_panic_in_a_leaf_is_its_tasks

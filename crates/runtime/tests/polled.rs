@@ -12,13 +12,11 @@ use duality_runtime::task::{self, gather};
 use duality_runtime::time::{Duration, sleep, timeout};
 use duality_runtime::{drained, join, select};
 
-#[macro_use]
-mod common;
 
 const MOMENT: Duration = Duration::from_millis(3);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-in_every_world! {
+duality_kit::in_every_world! {
     bytes_go_both_ways_by_polling
     a_poll_that_is_pending_is_woken_without_a_gather
     a_time_limit_counts_from_the_first_poll
@@ -188,9 +186,8 @@ async fn under_a_drain(scope: Scope) {
 }
 
 mod drains {
-    use duality_poller::Kind;
+    use duality_kit::{Case, Kind};
 
-    use super::common::Case;
     use super::{Scope, under_a_drain};
 
     fn run(case: Case) {

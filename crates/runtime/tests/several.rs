@@ -14,13 +14,11 @@ use duality_runtime::task::{self, gather};
 use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
 use duality_runtime::{join, select};
 
-#[macro_use]
-mod common;
 
 const MOMENT: Duration = Duration::from_millis(3);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-in_every_world! {
+duality_kit::in_every_world! {
     a_select_takes_the_first_that_is_ready
     a_join_waits_for_all_at_once
     a_select_over_two_streams_loses_no_byte

@@ -17,13 +17,11 @@ use duality_runtime::time::{Alarm, Duration, Instant, sleep, timeout};
 use duality_runtime::{block_on, join};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-#[macro_use]
-mod common;
 
 const MOMENT: Duration = Duration::from_millis(3);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-in_every_world! {
+duality_kit::in_every_world! {
     bytes_go_through_a_pipe
     every_waiting_task_is_woken
     futures_of_one_task_wait_for_one_descriptor

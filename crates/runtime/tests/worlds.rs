@@ -1,8 +1,6 @@
 //! One body, every world: block, park (on epoll), suspend (on every poller) and reactor keep each
 //! promise of the runtime. The name of a failing test says which world broke it.
 
-#[macro_use]
-mod common;
 mod kept_port;
 
 use std::io;
@@ -17,7 +15,7 @@ use duality_runtime::sync::{Mutex, Notify, Semaphore, channel};
 use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
 use duality_runtime::{fs, task};
 
-use common::Case;
+use duality_kit::Case;
 use kept_port::KeptPort;
 
 /// Long enough never to pass in a test that works.
@@ -25,7 +23,7 @@ const EVER: Duration = Duration::from_secs(20);
 /// Short enough to wait for.
 const MOMENT: Duration = Duration::from_millis(20);
 
-in_every_world! {
+duality_kit::in_every_world! {
     a_megabyte_comes_back
     vectored_writes_arrive_in_order
     a_read_gives_up_after_its_timeout

@@ -28,9 +28,8 @@ impl Pages for Gate {
 
 #[test]
 fn replies_during_a_drain_say_that_the_connection_ends() {
-    let barrier = Arc::new(Barrier::new(World::ALL.len() + 1));
-    let mut clients: Vec<_> = World::ALL
-        .into_iter()
+    let barrier = Arc::new(Barrier::new(World::all().count() + 1));
+    let mut clients: Vec<_> = World::all()
         .map(|world| {
             let config = Config { root: Some("/".into()), limits: Limits::default() };
             let http = Http::with_pages(config, Gate(barrier.clone())).unwrap();

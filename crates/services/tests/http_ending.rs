@@ -72,7 +72,7 @@ fn reply_in_spite_of(world: World, request: &str, late: &[u8], length: usize) {
 #[test]
 fn the_last_reply_arrives_though_bytes_follow_the_last_request() {
     let post = ASKED.replace("GET", "POST").replace("\r\n\r\n", "\r\nContent-Length: 1\r\n\r\nx");
-    for world in World::ALL {
+    for world in World::all() {
         for late in ["\r\n", &get("/"), &"x".repeat(100_000)] {
             reply_in_spite_of(world, ASKED, late.as_bytes(), 305);
             reply_in_spite_of(world, &post, late.as_bytes(), 305);
@@ -84,7 +84,7 @@ fn the_last_reply_arrives_though_bytes_follow_the_last_request() {
 fn a_long_last_reply_arrives_though_bytes_follow_the_last_request() {
     // The reply is longer than the kernel takes at once.
     const LENGTH: usize = 8 << 20;
-    for world in World::ALL {
+    for world in World::all() {
         reply_in_spite_of(world, ASKED, b"\r\n", LENGTH);
     }
 }
@@ -93,7 +93,7 @@ fn a_long_last_reply_arrives_though_bytes_follow_the_last_request() {
 fn all_replies_arrive_though_more_requests_follow_than_are_answered() {
     let request = format!("{}X: {}\r\n\r\n", get("/").trim_end(), "x".repeat(3_900));
     let request = request.replace("testX", "test\r\nX");
-    for world in World::ALL {
+    for world in World::all() {
         let http = Http::new(Config { root: None, limits: patient() }).unwrap();
         let mut client = Client::connect(serve_in(world, http));
         let mut writer = client.stream.try_clone().unwrap();

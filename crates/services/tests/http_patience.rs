@@ -75,7 +75,7 @@ fn drain(client: &mut Client) -> (u64, bool) {
 
 #[test]
 fn a_head_that_trickles_is_cut_short_as_a_whole() {
-    for world in World::ALL {
+    for world in World::all() {
         let address = demo(world, Limits { head_time: SHORT, ..patient() });
         for start in ["", "\r\n", "GET /", "GET / HTTP/1.1\r\nHost: h\r\nX: "] {
             let mut client = Client::connect(address);
@@ -95,7 +95,7 @@ fn a_head_that_trickles_is_cut_short_as_a_whole() {
 
 #[test]
 fn a_body_that_trickles_is_cut_short_as_a_whole() {
-    for world in World::ALL {
+    for world in World::all() {
         let address = demo(world, Limits { body_time: SHORT, ..patient() });
         for framing in
             ["Content-Length: 60000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\neeee\r\n"]
@@ -113,7 +113,7 @@ fn a_body_that_trickles_is_cut_short_as_a_whole() {
 
 #[test]
 fn silence_ends_a_connection_without_a_word() {
-    for world in World::ALL {
+    for world in World::all() {
         let address = demo(world, Limits { idle_time: SHORT, ..patient() });
         Client::connect(address).expect_end();
         // The limit also holds after a request. But if the test is held up, the connection closes
@@ -132,7 +132,7 @@ fn silence_ends_a_connection_without_a_word() {
 
 #[test]
 fn a_client_that_goes_on_sending_after_an_error_is_not_listened_to_for_long() {
-    for world in World::ALL {
+    for world in World::all() {
         let limits = Limits { linger_time: SHORT, ..patient() };
         let mut client = Client::connect(demo(world, limits));
         client.send("NONSENSE\r\n\r\n");
@@ -145,7 +145,7 @@ fn a_client_that_goes_on_sending_after_an_error_is_not_listened_to_for_long() {
 
 #[test]
 fn a_client_that_takes_nothing_is_reset() {
-    for world in World::ALL {
+    for world in World::all() {
         let limits = Limits { write_time: SHORT, ..patient() };
         // The replies, from a file and from memory, are longer than the sockets' buffers.
         let (_root, files) = serve_zeros(world, 1 << 30, limits.clone());
@@ -172,7 +172,7 @@ fn send_until_reset(client: &mut Client, bytes: &[u8]) {
 fn a_client_that_takes_a_reply_too_slowly_is_reset() {
     // The client cannot receive so much within the limit, but each single write is faster.
     const LENGTH: u64 = 16 << 30;
-    for world in World::ALL {
+    for world in World::all() {
         let limits = Limits { write_time: SHORT, write_rate: u64::MAX, ..patient() };
         let (_root, address) = serve_zeros(world, LENGTH, limits);
         let mut client = Client::connect(address);

@@ -7,10 +7,8 @@ use std::{
     net::{Shutdown, SocketAddr},
 };
 
-use duality_poller::Kind;
+use duality_kit::in_every_world;
 use duality_runtime::{
-    block_on,
-    event_loop::{EventLoop, LoopWorld},
     net::{ListenOptions, TcpListener, TcpStream},
     sync::channel::bounded,
     task,
@@ -18,38 +16,6 @@ use duality_runtime::{
 };
 use duality_services::{chat::Chat, game::Game, quote};
 use rustix::net::sockopt;
-
-#[derive(Clone, Copy)]
-enum World {
-    Block,
-    Park,
-    Suspend,
-}
-
-impl World {
-    fn run<F: Future + 'static>(self, future: F) -> F::Output {
-        let world = match self {
-            Self::Block => return block_on(future),
-            Self::Park => LoopWorld::Park { stack_size: 256 * 1024 },
-            Self::Suspend => LoopWorld::Suspend,
-        };
-        EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap().run(future)
-    }
-}
-
-macro_rules! in_every_world {
-    ($($body:ident)*) => {
-        in_every_world!(@ block World::Block, $($body)*);
-        in_every_world!(@ park World::Park, $($body)*);
-        in_every_world!(@ suspend World::Suspend, $($body)*);
-    };
-    (@ $name:ident $world:expr, $($body:ident)*) => {
-        mod $name {
-            use super::*;
-            $(#[test] fn $body() { $world.run(super::$body()); })*
-        }
-    };
-}
 
 in_every_world! {
     quotes_are_as_specified

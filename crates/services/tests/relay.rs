@@ -23,7 +23,8 @@ use std::{
 
 use duality_services::relay::{Config, Forwarded, Health, Limits, Relay};
 
-use http_client::{Client, World, get, serve_connections_in};
+use duality_kit::{Case, Kind};
+use http_client::{Client, get, serve_connections_in};
 use kept_port::KeptPort;
 use relay_rig::{SHORT, WORLDS, exchange, patient, read_all, relay, relay_with, serve};
 use relay_upstream::Upstream;
@@ -263,7 +264,7 @@ fn fields_on_behalf_are_kept_or_replaced_and_never_smuggled() {
         let upstream = Upstream::start();
         let upstreams = vec![upstream.address];
         let config = Config { upstreams, limits: patient(), forwarded, ..Config::default() };
-        let address = serve(World::Suspend, config);
+        let address = serve(Case::Suspend(Kind::Epoll), config);
         let reply = Client::connect(address).ask(request);
         assert_eq!(String::from_utf8(reply.body).unwrap(), expected);
         for name in ["X-Forwarded-For", "X_Forwarded_Proto", "Forwarded"] {
@@ -288,7 +289,7 @@ fn an_upstream_that_is_ill_gets_no_requests() {
     let config = Config { upstreams, limits: patient(), health: Some(health), ..Config::default() };
     let relay = Relay::new(config).unwrap();
     let checked = relay.clone();
-    let address = serve_connections_in(World::Suspend, move |stream| relay.serve(stream));
+    let address = serve_connections_in(Case::Suspend(Kind::Epoll), move |stream| relay.serve(stream));
     thread::spawn(move || duality_runtime::block_on(checked.check_health()));
     // Both are ill by this target, and still the last hope.
     while bad.requests() + good.requests() < 4 {

@@ -30,7 +30,7 @@ mod controller;
 mod stage;
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use duality_poller::Kind;
@@ -65,7 +65,7 @@ impl Architecture for Staged {
     }
 
     fn world(&self) -> Option<World> {
-        Some(World::Suspend)
+        Some(World::Reactor)
     }
 
     fn poller(&self, _options: &Options) -> Option<Kind> {
@@ -102,6 +102,36 @@ impl Architecture for Staged {
         duality_runtime::block_on(stages.present.all_ended());
         Ok(())
     }
+}
+
+/// Runs a future, and the tasks that it spawns, as the tasks of a server run here: for tests, and
+/// for measurements of what tasks cost.
+///
+/// # Errors
+///
+/// If the reactor or its thread cannot be had.
+///
+/// # Panics
+///
+/// If the future panics.
+pub fn run<F>(options: &Options, root: F) -> io::Result<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let reactor = Reactor::new()?;
+    let stages = Arc::new(Stages::new(options));
+    let running = reactor.clone();
+    stages.start_thread("the reactor's thread", move || running.run())?;
+    let tasks = Tasks::new(Waits::Suspend(reactor.clone()), {
+        let stages = stages.clone();
+        move |block| stages.dispatch(block)
+    });
+    let (tell, told) = mpsc::channel();
+    tasks.start(Box::pin(async move { drop(tell.send(root.await)) }));
+    let outcome = told.recv();
+    stages.close();
+    reactor.stop();
+    Ok(outcome.expect("the future has panicked"))
 }
 
 /// The stages of a server, each made when a task first comes to it.

@@ -10,7 +10,7 @@ use duality_lab::ask::settings::{Misfit, Settings};
 use duality_lab::ask::variant::Choice;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::store::Store;
-use duality_lab::record::{Carrier, Design, Foreign, Part, Peer, World};
+use duality_lab::record::{Carrier, Design, Foreign, Part, Peer};
 use duality_poller::Kind;
 use duality_services::store::Location;
 use duality_services::{Setting, Setup, http, relay};
@@ -198,15 +198,11 @@ fn carrier(
         None => beside.map(|runtime| (runtime, Part::Beside)),
     };
     Carrier {
-        world: world.map(|world| match world {
-            architectures::World::Block => World::Block,
-            architectures::World::Park => World::Park,
-            architectures::World::Suspend => World::Suspend,
-        }),
+        world,
         poller: poller.map(|poller| poller.to_string()),
         looks_at_all: poller.is_some_and(Kind::looks_at_all),
         processes: architecture.forks(),
-        beside_others: world == Some(architectures::World::Block)
+        beside_others: world.is_some_and(architectures::World::has_threads_beside)
             && architecture.gives().concurrent_connections,
         holds: Some(places(architecture, options)),
         foreign: foreign.map(|(runtime, part)| Foreign { runtime: runtime.to_owned(), part }),

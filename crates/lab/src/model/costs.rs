@@ -252,7 +252,7 @@ pub(super) mod tests {
             ("kernel-wake", "kernel", 4_000.0),
             ("kernel-woken", "kernel", 3_000.0),
         ];
-        for world in ["park", "suspend"] {
+        for world in ["park", "suspend", "reactor"] {
             all.extend([
                 ("spawn", world, 200.0),
                 ("yield-2", world, 50.0),

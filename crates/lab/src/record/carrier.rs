@@ -2,11 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use duality_runtime::world::World;
+
 /// The properties of an architecture with its options that the model and the recommendation need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carrier {
     /// The kind of wait. `None` for an architecture without straight-line services: it counts
     /// nothing, and as a yardstick it cannot be chosen.
+    #[serde(default, with = "world_by_name")]
     pub world: Option<World>,
     /// The poller of its loops. `None` without loops.
     pub poller: Option<String>,
@@ -49,26 +52,25 @@ pub enum Part {
     Beside,
 }
 
-/// The mechanism of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum World {
-    /// The kernel thread sleeps in the system call.
-    Block,
-    /// Another user-level thread runs on the same kernel thread.
-    Park,
-    /// The compiler's state machine returns to its loop.
-    Suspend,
-}
+/// A world in results: its name, or null.
+mod world_by_name {
+    use super::{Deserialize, World};
+    use serde::de::Error;
+    use serde::{Deserializer, Serialize, Serializer};
 
-impl World {
-    /// The name in tables of unit costs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Park => "park",
-            Self::Suspend => "suspend",
-        }
+    #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+    pub(super) fn serialize<S: Serializer>(
+        world: &Option<World>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        world.map(World::name).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<World>, D::Error> {
+        let name = Option::<String>::deserialize(deserializer)?;
+        name.map(|name| name.parse().map_err(D::Error::custom)).transpose()
     }
 }
 

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
+use super::carrier::World;
 use super::{Carrier, Peer, Recording, Topology, Ways};
 use crate::format::{Counted, listed};
 use crate::random::{SplitMix64, shuffle};
@@ -153,9 +154,19 @@ impl Design {
         self.carrier(subject).is_some_and(|carrier| carrier.looks_at_all)
     }
 
-    /// Adds how subjects carry connections to a design from results without this information.
+    /// Adds how subjects carry connections to a design from results without this information. In
+    /// results of before the world `reactor` had a name, `staged` is said to suspend.
     pub fn add_older_carriers(&mut self) {
         if !self.carriers.is_empty() {
+            let is_staged = |name: &&str| self.server_of(name).0 == "staged";
+            let staged: Vec<String> =
+                self.subjects().filter(is_staged).map(str::to_owned).collect();
+            for name in &staged {
+                if let Some(carrier) = self.carriers.get_mut(name) {
+                    carrier.world = Some(World::Reactor);
+                    carrier.beside_others = true;
+                }
+            }
             return;
         }
         let known = |name: &String| {

@@ -37,6 +37,8 @@ pub(crate) mod drained;
 pub(crate) mod foreign;
 pub(crate) mod gather;
 
+use std::fmt;
+use std::str::FromStr;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -48,7 +50,8 @@ use crate::thread_waker::running_waker;
 use crate::visibility::{Wait, thread_slots};
 use crate::wait::Waited;
 
-/// The nature of a wait.
+/// The nature of a wait. The only list of worlds: tables, unit costs, results and tests go through
+/// [`World::ALL`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum World {
     /// The kernel thread sleeps.
@@ -61,6 +64,63 @@ pub enum World {
     /// has its next block queued.
     Reactor,
 }
+
+impl World {
+    /// All worlds.
+    pub const ALL: [Self; 4] = [Self::Block, Self::Park, Self::Suspend, Self::Reactor];
+
+    /// The name on the command line, in tables and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Park => "park",
+            Self::Suspend => "suspend",
+            Self::Reactor => "reactor",
+        }
+    }
+
+    /// The kind of the world's tasks, in words.
+    #[must_use]
+    pub const fn tasks(self) -> &'static str {
+        match self {
+            Self::Block => "kernel threads",
+            Self::Park => "user-level threads",
+            Self::Suspend => "state machines",
+            Self::Reactor => "state machines in blocks, handed from thread to thread",
+        }
+    }
+
+    /// Whether another kernel thread of the server may run while a task of this one waits.
+    #[must_use]
+    pub const fn has_threads_beside(self) -> bool {
+        matches!(self, Self::Block | Self::Reactor)
+    }
+}
+
+impl FromStr for World {
+    type Err = UnknownWorld;
+
+    fn from_str(name: &str) -> Result<Self, UnknownWorld> {
+        Self::ALL.into_iter().find(|world| world.name() == name).ok_or(UnknownWorld)
+    }
+}
+
+/// A name that is no world's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UnknownWorld;
+
+impl fmt::Display for UnknownWorld {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("there is no such world; choose from")?;
+        for (index, world) in World::ALL.into_iter().enumerate() {
+            write!(formatter, "{} {}", if index == 0 { "" } else { "," }, world.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for UnknownWorld {}
 
 /// The world of this kernel thread.
 ///

@@ -16,45 +16,41 @@ use std::{
 
 use duality_architectures::common::admission::Admission;
 use duality_architectures::common::line::Limit;
-use duality_poller::Kind;
-use duality_runtime::{
-    block_on,
-    event_loop::{EventLoop, LoopWorld},
-    net, task,
-};
+use duality_kit::Case;
+use duality_runtime::{net, task};
 use duality_services::http::Http;
 
 /// How connections are served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum World {
-    /// Each on a kernel thread of its own.
-    Block,
-    /// Each on a user-level thread of one loop.
-    Park,
-    /// Each as a state machine of one loop.
-    Suspend,
-    /// Each as a state machine of one loop, both written by hand.
+    /// Straight-line code, in a world of the runtime.
+    Of(Case),
+    /// Each connection is a state machine of one loop, both written by hand.
     ByHand,
 }
 
 impl World {
-    pub(crate) const ALL: [World; 4] = [World::Block, World::Park, World::Suspend, World::ByHand];
+    pub(crate) const BLOCK: World = World::Of(Case::Block);
+
+    pub(crate) fn all() -> impl Iterator<Item = World> + Clone {
+        Case::EACH_WORLD.into_iter().map(World::Of).chain([World::ByHand])
+    }
 }
 
 /// Serves http on a free port for as long as the test process lives, in the block world.
 pub(crate) fn serve(http: Http) -> SocketAddr {
-    serve_in(World::Block, http)
+    serve_in(World::BLOCK, http)
 }
 
 /// Serves http like [`serve`], in any world.
 pub(crate) fn serve_in(world: World, http: Http) -> SocketAddr {
-    if matches!(world, World::ByHand) {
-        return serve_by_hand(http);
+    match world {
+        World::ByHand => serve_by_hand(http),
+        World::Of(case) => serve_connections_in(case, move |stream| {
+            let http = http.clone();
+            async move { http.serve(stream).await }
+        }),
     }
-    serve_connections_in(world, move |stream| {
-        let http = http.clone();
-        async move { http.serve(stream).await }
-    })
 }
 
 fn serve_by_hand(http: Http) -> SocketAddr {
@@ -68,43 +64,28 @@ fn serve_by_hand(http: Http) -> SocketAddr {
 /// Serves connections on a free port for as long as the test process lives, in the block world.
 pub(crate) fn serve_connections<S, F>(serve: S) -> SocketAddr
 where
-    S: Fn(net::TcpStream) -> F + Send + 'static,
+    S: Fn(net::TcpStream) -> F + Send + Sync + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
-    serve_connections_in(World::Block, serve)
+    serve_connections_in(Case::Block, serve)
 }
 
 /// Serves connections on a free port for as long as the test process lives, in any world.
-pub(crate) fn serve_connections_in<S, F>(world: World, serve: S) -> SocketAddr
+pub(crate) fn serve_connections_in<S, F>(case: Case, serve: S) -> SocketAddr
 where
-    S: Fn(net::TcpStream) -> F + Send + 'static,
+    S: Fn(net::TcpStream) -> F + Send + Sync + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
     let mut listener = bind();
     let address = listener.local_addr().unwrap();
-    let world = match world {
-        World::ByHand => unreachable!("only http is written by hand"),
-        World::Block => {
-            thread::spawn(move || {
-                while let Ok((stream, _)) = block_on(listener.accept()) {
-                    let served = serve(stream);
-                    thread::spawn(move || block_on(served));
-                }
-            });
-            return address;
-        }
-        World::Park => LoopWorld::Park { stack_size: 256 << 10 },
-        World::Suspend => LoopWorld::Suspend,
-    };
     thread::spawn(move || {
-        let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap();
-        event_loop.run(async move {
+        case.run(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let served = serve(stream);
                 // The client checks how the connection ended.
                 task::spawn(async move { drop(served.await) }).unwrap();
             }
-            // The process drains. The loop goes on for the connections under way.
+            // The process drains. The world goes on for the connections under way.
             std::future::pending::<()>().await;
         });
     });

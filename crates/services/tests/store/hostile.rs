@@ -15,7 +15,7 @@ use duality_services::store::{
 use crate::kept_port::KeptPort;
 use crate::worlds::{EVER, World, in_every_world};
 
-in_every_world! {
+in_every_world! { given:
     lies_are_unavailable_and_forgotten
     nonsense_is_not_asked_for_again_at_once
     errors_are_told_in_one_line

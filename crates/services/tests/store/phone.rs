@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::worlds::{EVER, World, in_every_world};
 
-in_every_world! {
+in_every_world! { given:
     entries_are_added_and_found
     pipelined_requests_are_answered_in_order
     what_is_malformed_is_answered_and_forgotten

@@ -17,7 +17,7 @@ use crate::contract::{self, remark};
 use crate::kept_port::KeptPort;
 use crate::worlds::{EVER, World, eventually, in_every_world};
 
-in_every_world! {
+in_every_world! { given:
     what_is_kept_is_found
     tasks_count_together
     three_calls_find_the_same

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::contract::{self, remark};
 use crate::worlds::{World, in_every_world};
 
-in_every_world! {
+in_every_world! { given:
     what_is_kept_is_found
     tasks_count_together
     a_lost_file_is_unavailable_until_it_is_back
