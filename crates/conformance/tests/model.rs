@@ -98,7 +98,11 @@ fn the_table_has_ours_and_the_peers() {
         told(&model(&["--costs", "--quick", "--only", "lock,poller-50", "--peers", folder]));
     let line = |start: &str| table.lines().find(|line| line.starts_with(start)).unwrap_or("");
     let header: Vec<&str> = line(" ").split_whitespace().collect();
-    assert_eq!(header, ["block", "park", "suspend", "reactor", "st", "pth", "pthreads", "go"], "{table}");
+    assert_eq!(
+        header,
+        ["block", "park", "suspend", "reactor", "st", "pth", "pthreads", "go"],
+        "{table}"
+    );
     assert!(line("lock, ns").contains(" 7.00 ±0%"), "{table}");
     assert!(line("lock, ns").contains("not built"), "{table}");
     assert!(line("poller-50, ns").contains('±'), "{table}");

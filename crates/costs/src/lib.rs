@@ -35,8 +35,8 @@ use std::io;
 
 use duality_poller::Kind;
 
-pub use line::{Malformed, Reading, Unit};
 pub use duality_runtime::world::World;
+pub use line::{Malformed, Reading, Unit};
 
 /// A cost: its name, its operation, and the way to measure it.
 pub struct Cost {

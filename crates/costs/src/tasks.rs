@@ -74,13 +74,16 @@ impl Turns {
 /// `count` yields in all, by `tasks` tasks that only yield.
 pub(crate) fn yields(world: World, tasks: u64, count: u64) -> io::Result<Reading> {
     let each = count.div_ceil(tasks);
-    let elapsed = run(world, together(tasks as usize, move |_, gate| async move {
-        gate.opened().await;
-        for _ in 0..each {
-            task::yield_now().await;
-        }
-        Instant::now()
-    }))??;
+    let elapsed = run(
+        world,
+        together(tasks as usize, move |_, gate| async move {
+            gate.opened().await;
+            for _ in 0..each {
+                task::yield_now().await;
+            }
+            Instant::now()
+        }),
+    )??;
     Ok(Reading::new(each * tasks, elapsed.as_nanos(), Unit::Nanoseconds))
 }
 

@@ -1,6 +1,5 @@
 //! The clock of a loop, which a test may stop. Worlds without a loop leave it alone.
 
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;

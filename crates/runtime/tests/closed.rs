@@ -1,8 +1,5 @@
 //! A service that waits for something else learns that its peer has left, in every world.
 
-#[macro_use]
-mod common;
-
 use std::net::Shutdown;
 
 use duality_runtime::net::{Closed, ListenOptions, TcpListener, TcpStream};
@@ -14,7 +11,7 @@ const EVER: Duration = Duration::from_secs(20);
 /// Short enough to wait for.
 const MOMENT: Duration = Duration::from_millis(20);
 
-in_every_world! {
+duality_kit::in_every_world! {
     a_peer_that_leaves_is_noticed
 }
 

@@ -4,9 +4,6 @@
 //! Each operation is tried in two states. A *stuck* one never comes to its end. A *ready* one can
 //! end at once.
 
-#[macro_use]
-mod common;
-
 use std::future::Future;
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -60,7 +57,7 @@ macro_rules! operations {
     };
 }
 
-in_every_world! {
+duality_kit::in_every_world! {
     limits_end_what_waits
     limits_leave_what_is_ready_alone
     gathered_waits_end_beside_a_sleep

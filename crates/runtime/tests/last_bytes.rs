@@ -1,7 +1,6 @@
 //! The last bytes of a stream arrive, although unread bytes of its peer are left. In every world,
 //! on every poller.
 
-
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
 
 duality_kit::in_every_world! {

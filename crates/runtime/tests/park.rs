@@ -1,7 +1,6 @@
 //! A user-level thread must not notice its stack, nor the threads that share its kernel thread.
 //! Here it behaves as in the other worlds.
 
-
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

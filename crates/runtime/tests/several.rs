@@ -14,7 +14,6 @@ use duality_runtime::task::{self, gather};
 use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
 use duality_runtime::{join, select};
 
-
 const MOMENT: Duration = Duration::from_millis(3);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 

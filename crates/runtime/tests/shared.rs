@@ -17,7 +17,6 @@ use duality_runtime::time::{Alarm, Duration, Instant, sleep, timeout};
 use duality_runtime::{block_on, join};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-
 const MOMENT: Duration = Duration::from_millis(3);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 

@@ -9,9 +9,6 @@
 //! The busy task spins in each operation for as long as a clock says. A slow machine makes the
 //! operations longer, so that fewer of them fit between two looks.
 
-#[macro_use]
-mod common;
-
 use std::future::Future;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -67,7 +64,7 @@ impl Watch {
     }
 }
 
-in_every_world! {
+duality_kit::in_every_world! {
     busy_tasks_give_way
 }
 

@@ -289,7 +289,8 @@ fn an_upstream_that_is_ill_gets_no_requests() {
     let config = Config { upstreams, limits: patient(), health: Some(health), ..Config::default() };
     let relay = Relay::new(config).unwrap();
     let checked = relay.clone();
-    let address = serve_connections_in(Case::Suspend(Kind::Epoll), move |stream| relay.serve(stream));
+    let address =
+        serve_connections_in(Case::Suspend(Kind::Epoll), move |stream| relay.serve(stream));
     thread::spawn(move || duality_runtime::block_on(checked.check_health()));
     // Both are ill by this target, and still the last hope.
     while bad.requests() + good.requests() < 4 {

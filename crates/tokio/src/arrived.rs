@@ -31,22 +31,9 @@ pub(crate) trait Quiet {
     fn has_ended(&self) -> bool;
 }
 
-<<<<<<< HEAD
 /// The time for which a request goes on after its client may have left.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-impl Quiet for OurStream {
-    fn has_ended(&self) -> bool {
-        OurStream::has_ended(self)
-    }
-
-    fn is_quiet(&self) -> bool {
-        OurStream::is_quiet(self)
-    }
-}
-
-=======
->>>>>>> relay
 impl Quiet for TokioIo<Socket> {
     fn has_ended(&self) -> bool {
         self.inner().has_ended()

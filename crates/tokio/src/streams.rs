@@ -162,6 +162,10 @@ impl<F: Future> Future for Alongside<F> {
 }
 
 impl Quiet for Paced {
+    fn has_ended(&self) -> bool {
+        self.stream.has_ended()
+    }
+
     fn is_quiet(&self) -> bool {
         self.stream.is_quiet()
     }

@@ -119,7 +119,9 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
                 Ok(())
             }
             // The text is not as in the file: a debugger or a relocation has changed it.
-            Err(_) => search_and_replace(&Image { code: image.code, ..loaded }, entries()).map(drop),
+            Err(_) => {
+                search_and_replace(&Image { code: image.code, ..loaded }, entries()).map(drop)
+            }
         },
         None => search_and_replace(&loaded, entries()).map(drop),
     };

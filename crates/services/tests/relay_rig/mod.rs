@@ -8,16 +8,17 @@ use std::{
     time::Duration,
 };
 
+use duality_kit::Case;
 use duality_services::{
     http,
     relay::{Config, Limits, Relay},
 };
 
-use crate::http_client::{Client, World, serve_connections_in};
+use crate::http_client::{Client, serve_connections_in};
 use crate::relay_upstream::Upstream;
 
 /// The worlds in which a relay runs: it is not written by hand.
-pub(crate) const WORLDS: [World; 3] = [World::Block, World::Park, World::Suspend];
+pub(crate) const WORLDS: [Case; 4] = Case::EACH_WORLD;
 
 /// A time limit that no test reaches on any machine.
 pub(crate) const EVER: Duration = Duration::from_secs(600);
@@ -38,16 +39,16 @@ pub(crate) fn patient() -> Limits {
     Limits { client, connect_time: EVER, reply_time: EVER, idle_time: EVER, ..Limits::default() }
 }
 
-pub(crate) fn relay_with(world: World, upstreams: &[SocketAddr], limits: Limits) -> SocketAddr {
+pub(crate) fn relay_with(world: Case, upstreams: &[SocketAddr], limits: Limits) -> SocketAddr {
     serve(world, Config { upstreams: upstreams.to_vec(), limits, ..Config::default() })
 }
 
-pub(crate) fn serve(world: World, config: Config) -> SocketAddr {
+pub(crate) fn serve(world: Case, config: Config) -> SocketAddr {
     let relay = Relay::new(config).unwrap();
     serve_connections_in(world, move |stream| relay.serve(stream))
 }
 
-pub(crate) fn relay(world: World, upstream: &Upstream) -> SocketAddr {
+pub(crate) fn relay(world: Case, upstream: &Upstream) -> SocketAddr {
     relay_with(world, &[upstream.address], patient())
 }
 

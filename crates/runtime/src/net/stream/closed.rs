@@ -2,7 +2,7 @@
 //!
 //! A read finds the end of a connection. But a service that waits for a store or another server
 //! does not read, and bytes of the next request may stand before the end. The kernel knows the
-//! state of the connection in any case (`tcpi_state` of `TCP_INFO`). So this is a look at that
+//! state of the connection in any case (`TCP_INFO`). So this is a look at that
 //! state, at intervals. It is the same in every world, with TLS and without. It costs nothing where
 //! the other wait is short.
 
@@ -85,7 +85,7 @@ impl TcpStream {
 }
 
 fn look(socket: BorrowedFd<'_>) -> Option<Closed> {
-    match tcp_info(socket)?.tcpi_state {
+    match tcp_info(socket)?.state {
         CLOSED => Some(Closed::Both),
         state if PEER_HAS_ENDED.contains(&state) => Some(Closed::Sending),
         _ => None,

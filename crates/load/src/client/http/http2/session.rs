@@ -220,7 +220,8 @@ impl Session {
 
     /// Reads some input.
     async fn fill(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
-        let count = read_more(stream, &mut self.buffer, self.of_reply()).await?;
+        let of_reply = self.of_reply();
+        let count = read_more(stream, &mut self.buffer, of_reply).await?;
         self.received += count as u64;
         self.pipe.put(&self.buffer[..count]);
         Ok(())
