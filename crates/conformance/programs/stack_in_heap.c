@@ -1,5 +1,5 @@
-// Uses the stack pointer for a place in the heap, as compiled code of Erlang and OCaml 5 does, and
-// checks that nothing writes beneath it. With the argument "signals", signals with a handler on an
+// Points the stack pointer into the heap, as compiled code of Erlang and OCaml 5 does. Checks that
+// nothing writes beneath it. With the argument "signals", signals with a handler on an
 // alternate stack come meanwhile. Both the main thread and a second thread do so in turn, while a
 // third computes.
 #include <pthread.h>

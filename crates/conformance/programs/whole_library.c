@@ -1,5 +1,5 @@
-// Loads a library, and compares it with its file: each byte of its executable segments that is no
-// code, and each word that a relocation of the kind R_X86_64_RELATIVE has set.
+// Loads a library, and compares it with its file. It compares each byte of executable segments that
+// is no code. It also compares each word that a relocation of kind R_X86_64_RELATIVE has set.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,5 +1,5 @@
-// A library whose relocations and constants hold the bytes of system calls. Built without separate
-// code, they stand in the same segment as the code.
+// A library with the bytes of system calls in its relocations and constants. Built without separate
+// code, these stand in the same segment as the code.
 #define PLACES 4096
 
 // nop; mov $39,%eax; syscall; ret

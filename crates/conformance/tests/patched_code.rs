@@ -1,4 +1,4 @@
-//! Tests that the engine patches code and no data: objects whose executable segment also holds
+//! Tests that the engine patches code and no data. The executable segment of each object also holds
 //! relocations and constants.
 
 use std::path::Path;

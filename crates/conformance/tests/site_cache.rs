@@ -1,4 +1,4 @@
-//! Tests the cache of the places of system calls: who may write it, and what a wrong file does.
+//! Tests the cache of the places of system calls: its permissions, and the effect of a wrong file.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -104,8 +104,8 @@ impl Architecture for Staged {
     }
 }
 
-/// Runs a future, and the tasks that it spawns, as the tasks of a server run here: for tests, and
-/// for measurements of what tasks cost.
+/// Runs a future, and the tasks that it spawns, as the tasks of a server run here. Unit costs are
+/// measured so.
 ///
 /// # Errors
 ///

@@ -43,7 +43,7 @@ Examples:
       a secret becomes *
   duality trace from access.log --since 2026-11-28T12:00:00Z --path '/api/*'
       only these requests; also --until, --status, --agent and --no-agent
-  duality trace from my.log --format '$remote_addr $msec \"$request\" $status $bytes_sent'
+  duality trace from my.log --format '$remote_addr $msec \"$request\" $status'
       a format of your own, with the names of nginx's variables
   tcpdump -i eth0 -s 128 -w - tcp port 443 | duality trace from - -o my.trace
   duality trace show my.trace

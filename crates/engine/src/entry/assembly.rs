@@ -138,8 +138,8 @@ global_asm!(
     ".globl duality_worker_start", ".hidden duality_worker_start",
     "duality_worker_start:", "xor %ebp, %ebp", "call {worker_loop}", "ud2",
 
-    // A thread that was stopped in the middle of its own code comes here with the frame of a signal
-    // on a stack of the engine. When it is its turn again, it returns from that frame.
+    // A thread that was stopped in the middle of its own code comes here. The frame of the signal
+    // is on a stack of the engine. When it is the thread's turn again, it returns from that frame.
     ".globl duality_preempted", ".hidden duality_preempted",
     "duality_preempted:",
     "add $8, %rsp",

@@ -287,8 +287,8 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
         }
         return;
     }
-    // The program was executing, so the engine handles the signal for the thread. The memory beneath
-    // the thread's stack pointer is the program's: see `schedule/aside.rs`.
+    // The program was executing, so the engine handles the signal for the thread. The memory
+    // beneath the thread's stack pointer is the program's: see `schedule/aside.rs`.
     if is_resuming(context.rip as usize) {
         context.rip = duality_resume as *const () as u64;
     } else if context.set_aside(current(), duality_preempted).is_err() {
@@ -328,8 +328,8 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
         return die_natively(number);
     }
     // The kernel blocks every signal until this handler returns, and takes the new mask from the
-    // context. With the new mask at once, a tick would interrupt this handler as if it were code of
-    // the program, and its stack would serve the next signal meanwhile.
+    // context. With the new mask at once, a tick would interrupt this handler like code of the
+    // program. The handler's stack would serve the next signal meanwhile.
     let stale = worker.mask_is_stale.replace(1);
     begin_handler(&mut locked, thread, number, &action);
     drop(locked);
