@@ -1,5 +1,6 @@
 //! Programs in C, compiled and run by tests.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -117,13 +118,28 @@ pub fn finish(command: &mut Command) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it can be started");
+    // A pipe holds 64 KiB, and a program may print more before it ends.
+    let stdout = all_of(child.stdout.take().expect("it is piped"));
+    let stderr = all_of(child.stderr.take().expect("it is piped"));
     let start = Instant::now();
-    while child.try_wait().expect("a child").is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
         if start.elapsed() > LIMIT {
             child.kill().expect("a child");
-            break;
         }
         thread::sleep(Duration::from_millis(2));
-    }
-    child.wait_with_output().expect("a child")
+    };
+    let [stdout, stderr] = [stdout, stderr].map(|reader| reader.join().expect("bytes"));
+    Output { status, stdout, stderr }
+}
+
+/// Reads all that a program prints, on a thread of its own.
+fn all_of(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).expect("a pipe can be read");
+        bytes
+    })
 }

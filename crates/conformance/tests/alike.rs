@@ -98,7 +98,9 @@ fn what_requests_run_through_is_compiled_alike() {
             let units = match units(program, features, profile) {
                 Ok(units) => units,
                 Err(reason) if reason.contains("--offline was specified") => {
-                    println!("skipped: {program:?} with {features:?}: {reason}");
+                    duality_conformance::skip(format_args!(
+                        "{program:?} with {features:?}: {reason}"
+                    ));
                     continue;
                 }
                 Err(reason) => panic!("{program:?}: {reason}"),
@@ -127,7 +129,7 @@ fn what_requests_run_through_is_compiled_alike() {
 fn the_walk_finds_what_it_must() {
     let (program, features) = PROGRAMS[3];
     let Ok(units) = units(program, features, "release") else {
-        println!("skipped: the dependencies are not on this machine");
+        duality_conformance::skip(format_args!("the dependencies are not on this machine"));
         return;
     };
     let walked: BTreeSet<&str> = walked(&units).iter().map(|&place| name(&units[place])).collect();

@@ -31,6 +31,8 @@ impl Reader {
             .unwrap();
         }
         fs::write(folder.path().join("access.log"), log).unwrap();
+        let own = "10.0.0.1 [20/Jul/1995:04:00:01 +0000] \"GET / HTTP/1.1\" 200 500 0.010\n";
+        fs::write(folder.path().join("my.log"), own.repeat(20)).unwrap();
         Self { folder }
     }
 

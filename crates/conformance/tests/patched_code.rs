@@ -20,7 +20,7 @@ fn can_link(flag: &str) -> bool {
             .output()
             .is_ok_and(|said| said.status.success());
     if !there {
-        println!("skipped: the linker gold is not installed");
+        duality_conformance::skip(format_args!("the linker gold is not installed"));
     }
     there
 }

@@ -18,7 +18,7 @@ static void set_handler(int number, int flags) {
 static void wait_for_sleep(pid_t process) {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/%d/stat", process);
-    for (int seen = 0; seen < 3; sleep_ms(2)) {
+    for (int seen = 0; seen < 3 && !kill(process, 0); sleep_ms(2)) {
         int file = open(path, O_RDONLY);
         ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
         text[length > 0 ? length : 0] = 0;

@@ -85,10 +85,13 @@ fn equal_servers_with_normal_noise() {
     }
 }
 
+/// A distribution of costs, and its name.
+type Kind = (&'static str, fn(&mut Noise) -> f64);
+
 /// Costs of one distribution, whatever it is: no moment of it need exist.
 #[test]
 fn equal_servers_with_costs_of_any_distribution() {
-    let kinds: [(&str, fn(&mut Noise) -> f64); 7] = [
+    let kinds: [Kind; 7] = [
         ("Student's t with 3 degrees", |noise| 0.1 * noise.heavy()),
         ("Cauchy", |noise| 0.01 * noise.normal() / noise.normal()),
         ("spikes", Noise::spiky),

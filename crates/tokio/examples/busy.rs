@@ -8,6 +8,8 @@
 //! cargo run --release -p duality-tokio --example busy
 //! ```
 
+#![expect(clippy::print_stdout, reason = "what it prints is its result")]
+
 use std::future::Future;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -168,12 +170,15 @@ async fn measure(name: &str, busy: Busy) {
     println!("| {name} | {median:.3} | {longest:.3} |");
 }
 
+/// A busy task, and its name in the table.
+type Named = (&'static str, fn() -> Busy);
+
 fn main() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     println!("| busy task | median, ms | longest, ms |");
     println!("| --- | ---: | ---: |");
-    let tasks: [(&str, fn() -> Busy); 12] = [
+    let tasks: [Named; 12] = [
         ("none", || Box::pin(nothing())),
         ("a receiver", || Box::pin(receives())),
         ("yields", || Box::pin(yields())),

@@ -180,7 +180,7 @@ pub(crate) fn write_name(frame: &Frame, descriptor: &Descriptor) -> isize {
 
 /// Opens a file of any kind without waiting. A helper waits for the other end of a FIFO.
 fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -> isize {
-    if in_place::suits() {
+    if in_place::suits(frame.number()) {
         return in_place::call(frame.number(), frame.arguments());
     }
     let waits = flags & (libc::O_NONBLOCK | libc::O_PATH | libc::O_DIRECTORY) == 0

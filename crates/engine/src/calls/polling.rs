@@ -219,7 +219,7 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
                 return 0;
             }
         };
-        if in_place::suits() {
+        if in_place::suits(libc::SYS_epoll_pwait2) {
             return wait_in_place(frame, limit);
         }
         descriptor.kind(number);

@@ -114,7 +114,7 @@ fn with_queue<T>(work: impl FnOnce() -> T) -> T {
 /// Makes a call that may block. A helper executes the call while the current thread is parked. A
 /// program with one thread needs no helper.
 pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupted) -> isize {
-    if in_place::suits() {
+    if in_place::suits(number) {
         return match in_place::call(number, arguments) {
             RESTART | EINTR => interruption(interrupted),
             result => result,

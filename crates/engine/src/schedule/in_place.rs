@@ -16,10 +16,30 @@ use crate::schedule::worker::{current, worker};
 use crate::signals::flood;
 use crate::signals::handling;
 
-/// Whether the worker may block, since the program has one thread and no tasks.
-pub(crate) fn suits() -> bool {
+/// Whether the worker may block in this call, since the program has one thread and no tasks.
+pub(crate) fn suits(number: i64) -> bool {
+    // A completion of the ring would end a write after a part of its bytes, without any signal.
+    if ring::is_active() && ends_in_part(number) {
+        return false;
+    }
     let mut locked = lock();
     thread::is_alone(&mut locked) && !loops::exist(&mut locked)
+}
+
+/// Whether a call that has written some bytes ends when it is interrupted.
+fn ends_in_part(number: i64) -> bool {
+    [
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_pwrite64,
+        libc::SYS_pwritev,
+        libc::SYS_pwritev2,
+        libc::SYS_sendfile,
+        libc::SYS_splice,
+        libc::SYS_vmsplice,
+        libc::SYS_copy_file_range,
+    ]
+    .contains(&number)
 }
 
 /// Makes a call of the program, which may block. A signal that the thread has to handle ends the

@@ -49,7 +49,7 @@ use crate::measure::peers::ReadyMade;
 use crate::measure::store::OpenStore;
 use crate::record::CellKey;
 use crate::record::results::{self, Results};
-use crate::record::{Block, Cell, Heading, Outcome, Records, VERSION};
+use crate::record::{Block, Cell, Heading, Outcome, Records, Session, VERSION};
 use display::Display;
 use driver::After;
 
@@ -129,10 +129,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a known cell again, with more figures.
-    fn amend(&mut self, cell: Cell) -> Result<(), results::Error> {
-        self.results.append(&cell)?;
-        self.records.replace(cell);
+    fn session(&mut self, session: &Session) -> Result<(), results::Error> {
+        self.results.append_session(session)?;
+        self.records.close(session);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ use crate::measure::server::Server;
 use crate::measure::store::OpenStore;
 use crate::random::{SplitMix64, shuffle};
 use crate::record::results;
-use crate::record::{Block, CellKey, Disturbance, Outcome, Slice};
+use crate::record::{Block, CellKey, Disturbance, Outcome, Session as RecordedSession, Slice};
 
 /// The share of the planned blocks that may be measured again, in place of disturbed ones.
 const AGAIN: f64 = 0.3;
@@ -252,14 +252,13 @@ impl<'a> Session<'a> {
     fn close(&mut self, journal: &mut Journal) -> Result<(), results::Error> {
         for alive in &mut self.alive {
             let Some(throughout) = alive.gathered.summary() else { continue };
-            let known = journal.records.cells.iter().find(|cell| cell.key() == *alive.key);
-            let Some(mut cell) = known.cloned() else { continue };
-            let Outcome::Measured(measured) = &mut cell.outcome else { continue };
+            let CellKey { repeat, subject, concurrency } = alive.key.clone();
             // A server that has ended meanwhile has the memory of its window.
-            let at_end = alive.server.counters(true).map_or(0, |counters| counters.peak_bytes);
-            measured.server_peak_bytes = measured.server_peak_bytes.max(at_end);
-            measured.session = Some(throughout);
-            journal.amend(cell)?;
+            let server_peak_bytes =
+                alive.server.counters(true).map_or(0, |counters| counters.peak_bytes);
+            let session =
+                RecordedSession { subject, concurrency, repeat, server_peak_bytes, throughout };
+            journal.session(&session)?;
         }
         Ok(())
     }

@@ -78,9 +78,9 @@ pub struct Measured {
     /// processes, the lab measures at the end of the window and of the session. The figure is the
     /// sum of the processes' shares of their own memory (PSS), plus the mapped files once.
     pub server_peak_bytes: u64,
-    /// The figures of the server's whole session, where it has slices. `None` in results of earlier
-    /// versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The figures of the server's whole session, where it has slices. In a file, they have a line
+    /// of their own ([`Session`]). `None` in results of earlier versions.
+    #[serde(skip)]
     pub session: Option<Throughout>,
     /// Context switches of the server within the window because it waited.
     pub voluntary_switches: u64,
@@ -144,6 +144,23 @@ pub struct Measured {
     pub slices_requests_per_second: Vec<f64>,
     /// All latencies: HDR V2 + deflate in base64, in nanoseconds.
     pub histogram: String,
+}
+
+/// What is known of a cell only at the end of its server's session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// The name of the measured architecture or peer.
+    #[serde(rename = "architecture")]
+    pub subject: String,
+    /// The number of connections that were open at once.
+    pub concurrency: usize,
+    /// The repeat, from 0.
+    pub repeat: usize,
+    /// The most memory that the server has had, in bytes.
+    pub server_peak_bytes: u64,
+    /// What the server did.
+    #[serde(flatten)]
+    pub throughout: Throughout,
 }
 
 /// What a server did in all slices of its session.

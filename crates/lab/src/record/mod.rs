@@ -27,7 +27,7 @@ pub use carrier::{Carrier, Foreign, Part, World};
 pub use constraints::{Constraints, kept_slo};
 pub use design::{CellKey, Clients, Design, Variant, cells};
 pub use listen_queue::ListenQueue;
-pub use measured::{Cell, Measured, Outcome, Throughout};
+pub use measured::{Cell, Measured, Outcome, Session, Throughout};
 pub use operations::{Operations, UnitCosts};
 pub use peer::{Peer, Stop};
 pub use queues::{QueueSample, QueueState};
@@ -54,6 +54,20 @@ impl Records {
         match self.cells.iter_mut().find(|known| known.key() == cell.key()) {
             Some(known) => *known = cell,
             None => self.cells.push(cell),
+        }
+    }
+
+    /// Adds what the end of a session tells to the cell's last measurement.
+    pub(crate) fn close(&mut self, session: &Session) {
+        let own = |cell: &&mut Cell| {
+            (&cell.subject, cell.concurrency, cell.repeat)
+                == (&session.subject, session.concurrency, session.repeat)
+        };
+        if let Some(Cell { outcome: Outcome::Measured(measured), .. }) =
+            self.cells.iter_mut().rev().find(own)
+        {
+            measured.server_peak_bytes = measured.server_peak_bytes.max(session.server_peak_bytes);
+            measured.session = Some(session.throughout);
         }
     }
 
@@ -89,6 +103,8 @@ pub enum Line {
     Cell(Cell),
     /// A round of slices through the servers of a session.
     Block(Block),
+    /// What is known of a cell only at the end of its server's session.
+    Session(Session),
 }
 
 /// The experiment as designed, and its machine.

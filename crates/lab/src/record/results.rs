@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 use crate::record::CellKey;
-use crate::record::{Block, Cell, Design, Heading, Line, Outcome, Records, VERSION};
+use crate::record::{Block, Cell, Design, Heading, Line, Outcome, Records, Session, VERSION};
 
 /// The reason why a results file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +126,15 @@ impl Results {
         self.write(&Line::Block(block.clone()))
     }
 
+    /// Adds the end of a session.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`].
+    pub fn append_session(&mut self, session: &Session) -> Result<(), Error> {
+        self.write(&Line::Session(session.clone()))
+    }
+
     fn write(&mut self, line: &Line) -> Result<(), Error> {
         let mut text = serde_json::to_string(line).expect("a line is plain data");
         text.push('\n');
@@ -214,6 +223,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<(Heading, Records), Error
             }
             Ok(Line::Cell(cell)) if heading.is_some() => records.cells.push(cell),
             Ok(Line::Block(block)) if heading.is_some() => records.blocks.push(block),
+            Ok(Line::Session(session)) if heading.is_some() => records.close(&session),
             Ok(_) => {
                 return Err(problem(
                     index + 1,

@@ -7,6 +7,8 @@
 //! Each object is searched twice: with its section headers, and as if it had none. The exit status
 //! is 1 if a byte outside code would change.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -68,6 +68,8 @@ pub(crate) struct Socket {
     was_short: bool,
     /// Whether a drain does not end the input, because the socket's user is told of the drain.
     outlives_drain: bool,
+    /// Whether a poll-style read has found the end of the input.
+    pub(super) has_ended: bool,
 }
 
 /// The end of an operation.
@@ -96,6 +98,7 @@ impl Socket {
             is_noted: false,
             was_short: false,
             outlives_drain: false,
+            has_ended: false,
         }
     }
 

@@ -74,9 +74,10 @@ pub struct TcpStream {
     client: Option<Box<Client>>,
     /// The time limits of waits by the poll-style methods.
     limits: Option<Box<polled::Limits>>,
-    /// Whether a poll-style read has found the end of the input.
-    has_ended: bool,
 }
+
+// Each idle connection has one.
+const _: () = assert!(size_of::<TcpStream>() <= 128);
 
 impl fmt::Debug for TcpStream {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,14 +105,7 @@ impl TcpStream {
     }
 
     fn from_socket(socket: Socket) -> Self {
-        Self {
-            socket,
-            read_timeout: None,
-            write_timeout: None,
-            client: None,
-            limits: None,
-            has_ended: false,
-        }
+        Self { socket, read_timeout: None, write_timeout: None, client: None, limits: None }
     }
 
     /// Opens a connection. `TCP_NODELAY` is set.

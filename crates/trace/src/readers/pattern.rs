@@ -102,7 +102,7 @@ impl std::str::FromStr for Pattern {
         let field = |part: &str| {
             let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
             let end = part.find(|letter| !is_of_name(letter)).unwrap_or(part.len());
-            (Field::named(&part[..end]), part[end..].as_bytes().to_vec())
+            (Field::named(&part[..end]), part.as_bytes()[end..].to_vec())
         };
         let fields: Vec<(Field, Vec<u8>)> = parts.map(field).collect();
         let has = |is_it: &dyn Fn(Field) -> bool| fields.iter().any(|(field, _)| is_it(*field));

@@ -192,9 +192,8 @@ impl Link {
                 Ok(*machine)
             }
             Ok(Answer::Hello { duality, .. }) => Err(format!(
-                "host {host}: its program is Duality {duality}, this one {}: leave out \
-                 --host-program, or install this version there",
-                OWN
+                "host {host}: its program is Duality {duality}, this one {OWN}: leave out \
+                 --host-program, or install this version there"
             )),
             Ok(other) => Err(self.odd(&other)),
             Err(RecvTimeoutError::Timeout) => Err(self.late()),

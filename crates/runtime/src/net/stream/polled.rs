@@ -58,14 +58,14 @@ impl TcpStream {
         room: usize,
         read: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        self.has_ended |= room > 0 && matches!(read, Poll::Ready(Ok(0)));
+        self.socket.has_ended |= room > 0 && matches!(read, Poll::Ready(Ok(0)));
         read
     }
 
     /// Whether a poll-style read has found the end of the input.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.has_ended
+        self.socket.has_ended
     }
 
     /// Writes some of `bytes` and returns how many, or has the task polled when there is room.
