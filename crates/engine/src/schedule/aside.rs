@@ -2,8 +2,8 @@
 //!
 //! The memory beneath a thread's stack pointer is free only if that pointer is in a stack. Erlang's
 //! compiled code has it in the heap of a process. OCaml 5 has it in the stack of a fiber. Any
-//! program may use the register for something else. So the engine writes nothing there. The kernel writes
-//! nothing either, when it takes the processor from a thread.
+//! program may use the register for something else. So the engine writes nothing there. The kernel
+//! writes nothing either, when it takes the processor from a thread.
 //!
 //! ```text
 //!   the program's stack, or heap          the engine's stack for this thread
