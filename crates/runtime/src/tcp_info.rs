@@ -51,6 +51,13 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     (outcome == 0).then_some(info)
 }
 
+/// The number of connections that wait to be accepted from a listening socket of TCP. `None` if the
+/// socket is of another kind.
+pub fn accept_queue_length(listener: BorrowedFd<'_>) -> Option<u32> {
+    // For a listener, `tcpi_unacked` is the length of its accept queue.
+    tcp_info(listener).map(|info| info.unacked)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -76,5 +83,15 @@ mod tests {
             "established, nothing to send"
         );
         assert!(sent.rtt > 0 && tcp_info(std::io::stdin().as_fd()).is_none());
+    }
+
+    #[test]
+    fn the_kernel_tells_how_long_a_queue_is() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(accept_queue_length(listener.as_fd()), Some(0));
+        let address = listener.local_addr().unwrap();
+        let _waiting: Vec<TcpStream> =
+            (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert_eq!(accept_queue_length(listener.as_fd()), Some(3));
     }
 }

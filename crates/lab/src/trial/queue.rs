@@ -7,11 +7,7 @@
 //!                                            └ it stands ───┘
 //! ```
 
-use std::fs;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-
-use rustix::fs::fstat;
 
 /// A candidate that accepts nothing for so long, although connections wait, is out.
 pub(super) const STUCK: Duration = Duration::from_secs(2);
@@ -103,24 +99,8 @@ impl Watch {
     }
 }
 
-/// The number of connections that wait to be accepted from a listening socket, from the kernel's
-/// list of sockets (proc_pid_net(5)). `None` if the kernel does not tell.
-pub(super) fn length(listener: BorrowedFd<'_>) -> Option<u64> {
-    let inode = fstat(listener.as_fd()).ok()?.st_ino.to_string();
-    let of_file = |path: &str| {
-        let text = fs::read_to_string(path).ok()?;
-        let line =
-            text.lines().skip(1).find(|line| line.split_whitespace().nth(9) == Some(&*inode))?;
-        let queues = line.split_whitespace().nth(4)?;
-        u64::from_str_radix(queues.split_once(':')?.1, 16).ok()
-    };
-    of_file("/proc/net/tcp").or_else(|| of_file("/proc/net/tcp6"))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
-
     use super::*;
 
     const TICK: Duration = Duration::from_millis(20);
@@ -189,15 +169,5 @@ mod tests {
             }
         }
         assert!(watch.look(TICK, 0, || Some(1)).time < STUCK);
-    }
-
-    #[test]
-    fn the_kernel_tells_how_long_a_queue_is() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert_eq!(length(listener.as_fd()), Some(0));
-        let address = listener.local_addr().unwrap();
-        let _waiting: Vec<TcpStream> =
-            (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
-        assert_eq!(length(listener.as_fd()), Some(3));
     }
 }

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use duality_runtime::net::accept_queue_length;
+
 use super::candidate::{Candidate, State, Totals};
 use super::event::{
     Block, Dropped, Event, Finding, Heading, Measured, Reason, Standing, Told, VERSION,
 };
 use super::plan::{self, Turn};
-use super::queue;
 use super::{Audience, By, Door, Setup, text};
 use crate::judge::sequential::{self, Decision, Judgement};
 use crate::measure::{machine, now};
@@ -281,7 +282,7 @@ impl Trial<'_> {
         if let Err(how) = self.candidates[place].look(with_memory) {
             return self.restart(place, how);
         }
-        let length = || queue::length(self.door.listener(place));
+        let length = || accept_queue_length(self.door.listener(place)).map(u64::from);
         match self.candidates[place].beyond(&before, &self.setup.limits, length) {
             Some(reason) => self.retire(place, reason),
             None => Ok(()),

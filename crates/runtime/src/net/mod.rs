@@ -37,3 +37,5 @@ pub use packets::only_port;
 pub use shared::SharedDescriptor;
 pub use stream::{Closed, ReadHalf, TcpStream, WriteHalf};
 pub use udp::UdpSocket;
+
+pub use crate::tcp_info::accept_queue_length;

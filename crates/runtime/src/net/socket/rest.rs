@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::drain;
-use crate::tcp_info::tcp_info;
+use crate::tcp_info::accept_queue_length;
 
 /// The number of connections that a listener still accepts. Until the process drains, there is no
 /// limit.
@@ -47,7 +47,6 @@ impl Rest {
 
 /// The number of connections in the accept queue of `listener`.
 fn queued(listener: BorrowedFd<'_>) -> usize {
-    // For a listener, `tcpi_unacked` is the length of its accept queue. The socket that replaces
-    // the listener in a child process has no accept queue.
-    tcp_info(listener).map_or(0, |info| info.unacked as usize)
+    // The socket that replaces the listener in a child process has no accept queue.
+    accept_queue_length(listener).map_or(0, |length| length as usize)
 }
