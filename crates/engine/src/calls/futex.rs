@@ -14,7 +14,7 @@ use libc::{
 use crate::calls::shared_memory;
 use crate::entry::frame::Frame;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
-use crate::kernel::lock::{Guarded, Held, Locked, lock};
+use crate::kernel::lock::{Guarded, Held, Locked, Setting, lock};
 use crate::kernel::sys::{
     self, EAGAIN, EFAULT, EINTR, EINVAL, ENOSYS, ETIMEDOUT, RESTART, error, sys,
 };
@@ -106,10 +106,20 @@ fn from(held: Held<'_>, mut waiter: Option<WaiterRef>, key: usize) -> Option<Wai
 /// The key of waiters for a word. As in the kernel, a wait that says that the word is private does
 /// not meet a wake that does not. Converted programs have the lowest bit for keys of their own.
 fn key_of(word: usize, operation: i32) -> usize {
-    if operation & FUTEX_PRIVATE_FLAG != 0 { word } else { word | NOT_PRIVATE }
+    let is_private = operation & FUTEX_PRIVATE_FLAG != 0;
+    if is_private || ONE_KIND.get() { word } else { word | NOT_PRIVATE }
 }
 
 const NOT_PRIVATE: usize = 2;
+
+/// Whether waits and wakes of both kinds meet.
+static ONE_KIND: Setting<bool> = Setting::new(false);
+
+/// Has waits and wakes of both kinds meet, for a converted program. Its tasks wait at a word, and
+/// libc and libstdc++ wake there in either way.
+pub(crate) fn have_one_kind() {
+    ONE_KIND.set(true);
+}
 
 /// Wakes up to `most` waiters at `key` with one of `bits`. Returns how many waiters it woke.
 pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> isize {
@@ -127,11 +137,13 @@ pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> 
         }
     }
     if IN_KERNEL.load(Ordering::SeqCst) > 0 {
-        let is_private = key & NOT_PRIVATE == 0;
-        let operation = FUTEX_WAKE_BITSET | if is_private { FUTEX_PRIVATE_FLAG } else { 0 };
-        let left = most as isize - woken;
-        if left > 0 {
-            woken += sys!(SYS_futex, key & !NOT_PRIVATE, operation, left, 0, 0, bits).max(0);
+        for kind in [FUTEX_PRIVATE_FLAG, 0] {
+            let is_meant = ONE_KIND.get() || (key & NOT_PRIVATE == 0) == (kind != 0);
+            let left = most as isize - woken;
+            if is_meant && left > 0 {
+                let (word, operation) = (key & !NOT_PRIVATE, FUTEX_WAKE_BITSET | kind);
+                woken += sys!(SYS_futex, word, operation, left, 0, 0, bits).max(0);
+            }
         }
     }
     woken

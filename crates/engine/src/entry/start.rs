@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::calls::rseq;
+use crate::calls::{futex, rseq};
 use crate::descriptors::engine_files;
 use crate::descriptors::registry;
 use crate::entry::frame::duality_entry;
@@ -63,6 +63,7 @@ pub unsafe extern "C" fn duality_engine_start(
     // SAFETY: promised by the caller.
     let given = unsafe { core::ffi::CStr::from_ptr(settings) };
     settings::read(given.to_bytes());
+    futex::have_one_kind();
     begin(vdso, capabilities);
 }
 
