@@ -269,7 +269,7 @@ mod tests {
     fn image_of(bytes: &[u8]) -> Image<'_> {
         let address = BASE + 0x1000;
         let segments = vec![Segment { address, bytes, executable: true }];
-        let code = Some(Vec::from_iter([address..address + bytes.len() as u64]));
+        let code = Some(core::iter::once(address..address + bytes.len() as u64).collect());
         Image { segments, code, ..Image::default() }
     }
 
