@@ -151,7 +151,10 @@ fn line(name: &str, outcome: &Outcome, elapsed: Duration) -> String {
     match outcome {
         Passed => format!("{name:<12} passed  {seconds:>7.1} s"),
         Partly(but) => format!("{name:<12} passed  {seconds:>7.1} s  {but}"),
-        Failed(reason) => format!("{name:<12} FAILED  {seconds:>7.1} s  {reason}"),
+        Failed(reason) => {
+            let reason = reason.lines().next().unwrap_or_default();
+            format!("{name:<12} FAILED  {seconds:>7.1} s  {reason}")
+        }
         Skipped(reason) => format!("{name:<12} skipped {seconds:>7.1} s  {reason}"),
     }
 }
@@ -175,6 +178,14 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
     let (passed, failed) =
         (count(|outcome| matches!(outcome, Passed | Partly(_))), count(is_failure));
     if failed > 0 {
+        for (name, outcome, _) in results {
+            // The table has the first line.
+            if let Failed(reason) = outcome
+                && let Some((_, said)) = reason.split_once('\n')
+            {
+                text += &format!("\n=== {name}: what failed\n{said}\n");
+            }
+        }
         text += "\nrerun what failed with:";
         for (name, _, _) in results.iter().filter(|(_, outcome, _)| is_failure(outcome)) {
             text += &format!(" cargo xtask {name};");
@@ -399,7 +410,9 @@ mod tests {
         let failed = || Failed("exit status: 1".into());
         let text = sum(&[failed(), Passed, failed()]);
         assert!(text.contains("rerun what failed with: cargo xtask a; cargo xtask c\n"), "{text}");
-        let text = sum(&[Passed, failed()]);
+        let text = sum(&[Passed, Failed("1: a::b\na::b said no".into())]);
+        assert!(text.contains(" s  1: a::b\n"), "{text}");
+        assert!(text.contains("=== b: what failed\na::b said no\n"), "{text}");
         assert!(text.contains("rerun what failed with: cargo xtask b\n"), "{text}");
         assert!(text.contains("c            not run\n"), "{text}");
     }
