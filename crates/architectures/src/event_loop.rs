@@ -34,58 +34,59 @@ use crate::common::accept_queue::{AcceptQueue, reserve};
 use crate::common::admission::Admission;
 use crate::common::door::{AsTasks, Door};
 use crate::common::line::Limit;
-use crate::{Architecture, Disk, Footprint, Needs, Options, Served, Server, World};
+use crate::{About, Architecture, Disk, Footprint, Options, Served, Server, World};
 
 /// The event loop on `select(2)`.
-pub static SELECT: EventDriven = EventDriven { poller: Kind::Select };
+pub static SELECT: EventDriven = EventDriven {
+    poller: Kind::Select,
+    about: About { name: "select", summary: "an event loop on select(2) (--cores)", ..ABOUT },
+};
 /// The event loop on `poll(2)`.
-pub static POLL: EventDriven = EventDriven { poller: Kind::Poll };
+pub static POLL: EventDriven = EventDriven {
+    poller: Kind::Poll,
+    about: About { name: "poll", summary: "an event loop on poll(2) (--cores)", ..ABOUT },
+};
 /// The event loop on `epoll(7)`.
-pub static EPOLL: EventDriven = EventDriven { poller: Kind::Epoll };
+pub static EPOLL: EventDriven = EventDriven {
+    poller: Kind::Epoll,
+    about: About {
+        name: "epoll",
+        summary: "an event loop on edge-triggered epoll(7) (--cores)",
+        ..ABOUT
+    },
+};
 /// The event loop on `io_uring(7)`.
-pub static URING: EventDriven = EventDriven { poller: Kind::Uring };
+pub static URING: EventDriven = EventDriven {
+    poller: Kind::Uring,
+    about: About {
+        name: "uring",
+        summary: "an event loop on io_uring(7), completions for readiness (--cores)",
+        source: "Axboe 2019; the successor of epoll in ZeroHTTPd's line",
+        ..ABOUT
+    },
+};
+
+const ABOUT: About = About {
+    source: "Kerneis & Chroboczek, Demsky, ZeroHTTPd",
+    world: Some(World::Suspend),
+    replicates: true,
+    ..About::BASE
+};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct EventDriven {
     poller: Kind,
+    about: About,
 }
 
 impl Architecture for EventDriven {
-    fn name(&self) -> &'static str {
-        self.poller.name()
-    }
-
-    fn summary(&self) -> &'static str {
-        match self.poller {
-            Kind::Select => "an event loop on select(2) (--cores)",
-            Kind::Poll => "an event loop on poll(2) (--cores)",
-            Kind::Epoll => "an event loop on edge-triggered epoll(7) (--cores)",
-            Kind::Uring => "an event loop on io_uring(7), completions for readiness (--cores)",
-        }
-    }
-
-    fn source(&self) -> &'static str {
-        match self.poller {
-            Kind::Uring => "Axboe 2019; the successor of epoll in ZeroHTTPd's line",
-            _ => "Kerneis & Chroboczek, Demsky, ZeroHTTPd",
-        }
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Suspend)
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn poller(&self, _options: &Options) -> Option<Kind> {
         Some(self.poller)
-    }
-
-    fn replicates(&self) -> bool {
-        true
     }
 
     fn unavailable(&self, _options: &Options) -> Option<String> {

@@ -22,7 +22,7 @@ use duality_runtime::{block_on, task};
 use crate::common::admission::Admission;
 use crate::common::children::{Children, ROUND};
 use crate::common::door::{Door, InPlace};
-use crate::{Architecture, Footprint, Needs, Options, Server, World};
+use crate::{About, Architecture, Footprint, Needs, Options, Server, World};
 
 /// How often a parent tries to reap children while connections wait for a slot.
 const SHORT_ROUND: Duration = Duration::from_millis(1);
@@ -31,29 +31,19 @@ const SHORT_ROUND: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug)]
 pub struct Fork;
 
+const ABOUT: About = About {
+    name: "fork",
+    summary: "a child process for each connection",
+    source: "Kerneis & Chroboczek, ZeroHTTPd",
+    gives: Needs { shared_memory: false, ..Needs::ALL },
+    world: Some(World::Block),
+    forks: true,
+    ..About::BASE
+};
+
 impl Architecture for Fork {
-    fn name(&self) -> &'static str {
-        "fork"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a child process for each connection"
-    }
-
-    fn source(&self) -> &'static str {
-        "Kerneis & Chroboczek, ZeroHTTPd"
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: false, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Block)
-    }
-
-    fn forks(&self) -> bool {
-        true
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn footprint(&self, _: &Options) -> Footprint {

@@ -25,35 +25,24 @@ use std::io;
 use duality_poller::Kind;
 
 use crate::event_loop::run_loops;
-use crate::{Architecture, Footprint, Needs, Options, Served, Server, World};
+use crate::{About, Architecture, Footprint, Needs, Options, Served, Server};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Handwritten;
 
+const ABOUT: About = About {
+    name: "handwritten",
+    summary: "state machines written by hand, on edge-triggered epoll(7) (--cores)",
+    source: "Demsky, Kerneis & Chroboczek, nginx",
+    gives: Needs { straight_line: false, ..Needs::ALL },
+    replicates: true,
+    ..About::BASE
+};
+
 impl Architecture for Handwritten {
-    fn name(&self) -> &'static str {
-        "handwritten"
-    }
-
-    fn summary(&self) -> &'static str {
-        "state machines written by hand, on edge-triggered epoll(7) (--cores)"
-    }
-
-    fn source(&self) -> &'static str {
-        "Demsky, Kerneis & Chroboczek, nginx"
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: false, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        None
-    }
-
-    fn replicates(&self) -> bool {
-        true
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn unavailable(&self, _options: &Options) -> Option<String> {

@@ -13,31 +13,24 @@
 use std::io;
 
 use crate::common::accept::{Members, accept_and_serve};
-use crate::{Architecture, Footprint, Needs, Options, Server, World};
+use crate::{About, Architecture, Footprint, Needs, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Iterative;
 
+const ABOUT: About = About {
+    name: "iterative",
+    summary: "one process, one connection at a time",
+    source: "ZeroHTTPd",
+    gives: Needs { concurrent_connections: false, ..Needs::ALL },
+    world: Some(World::Block),
+    ..About::BASE
+};
+
 impl Architecture for Iterative {
-    fn name(&self) -> &'static str {
-        "iterative"
-    }
-
-    fn summary(&self) -> &'static str {
-        "one process, one connection at a time"
-    }
-
-    fn source(&self) -> &'static str {
-        "ZeroHTTPd"
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: false }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Block)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn places(&self, _: &Options) -> Option<usize> {

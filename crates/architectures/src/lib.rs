@@ -98,42 +98,18 @@ registry! { $;
 
 /// A way to map tasks onto processes, kernel threads, user-level threads or events.
 pub trait Architecture: Sync {
+    /// What it is.
+    fn about(&self) -> &About;
+
     /// The name on the command line.
-    fn name(&self) -> &'static str;
-
-    /// What it is, in one line.
-    fn summary(&self) -> &'static str;
-
-    /// The sources that describe it.
-    fn source(&self) -> &'static str;
-
-    /// The needs of services that it meets.
-    fn gives(&self) -> Needs;
-
-    /// How its service waits. `None` if it runs no straight-line services.
-    fn world(&self) -> Option<World>;
-
-    /// The foreign runtime that runs its tasks, if there is one. Duality counts connections and
-    /// requests there, but does not see tasks and their waits.
-    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
-        None
+    fn name(&self) -> &'static str {
+        self.about().name
     }
 
     /// The poller of its loops with these options. `None` if it has no loops.
     fn poller(&self, options: &Options) -> Option<Kind> {
         let _ = options;
         None
-    }
-
-    /// Whether `--cores` can multiply it, because it uses one kernel thread and shares nothing.
-    fn replicates(&self) -> bool {
-        false
-    }
-
-    /// Whether it makes child processes, which a program with threads of its own cannot do
-    /// ([`common::children::may_fork`]).
-    fn forks(&self) -> bool {
-        false
     }
 
     /// The most connections that it serves at a time, if the number is fixed from the start.
@@ -164,6 +140,44 @@ pub trait Architecture: Sync {
     ///
     /// If it cannot begin. Later, it waits when descriptors, memory, threads or processes run out.
     fn serve(&self, server: Server) -> io::Result<()>;
+}
+
+/// What an architecture is, whatever the options and the machine are.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// The sources that describe it.
+    pub source: &'static str,
+    /// The needs of services that it meets.
+    pub gives: Needs,
+    /// How its service waits. `None` if it runs no straight-line services.
+    pub world: Option<World>,
+    /// The foreign runtime that runs its tasks, if there is one. Duality counts connections and
+    /// requests there, but does not see tasks and their waits.
+    pub foreign_runtime: Option<ForeignRuntime>,
+    /// Whether `--cores` can multiply it, because it uses one kernel thread and shares nothing.
+    pub replicates: bool,
+    /// Whether it makes child processes, which a program with threads of its own cannot do
+    /// ([`common::children::may_fork`]).
+    pub forks: bool,
+}
+
+impl About {
+    /// What most architectures are: they carry every service, and have no world yet. The name, the
+    /// summary and the source are empty.
+    pub const BASE: Self = Self {
+        name: "",
+        summary: "",
+        source: "",
+        gives: Needs::ALL,
+        world: None,
+        foreign_runtime: None,
+        replicates: false,
+        forks: false,
+    };
 }
 
 /// A runtime of another project that runs the tasks of an architecture.
@@ -204,10 +218,10 @@ mod tests {
         macro_rules! check {
             ($name:ident [$argument:expr]) => {
                 count += 1;
-                assert!(find($argument).unwrap().gives().straight_line, "{}", $argument);
+                assert!(find($argument).unwrap().about().gives.straight_line, "{}", $argument);
             };
         }
         for_each_of_straight_line_code!(check);
-        assert_eq!(count, ALL.iter().filter(|one| one.gives().straight_line).count());
+        assert_eq!(count, ALL.iter().filter(|one| one.about().gives.straight_line).count());
     }
 }

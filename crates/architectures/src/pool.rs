@@ -30,31 +30,23 @@ use crate::common::accept::{Members, Slots, accept_and_serve};
 use crate::common::admission::Admission;
 use crate::common::door::{Door, InPlace};
 use crate::common::pressure::remedy;
-use crate::{Architecture, Footprint, HandOver, Needs, Options, Server, World};
+use crate::{About, Architecture, Footprint, HandOver, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Pool;
 
+const ABOUT: About = About {
+    name: "pool",
+    summary: "N kernel threads made at the start (--workers, --hand-over)",
+    source: "Demsky, ZeroHTTPd, Kerneis & Chroboczek",
+    world: Some(World::Block),
+    ..About::BASE
+};
+
 impl Architecture for Pool {
-    fn name(&self) -> &'static str {
-        "pool"
-    }
-
-    fn summary(&self) -> &'static str {
-        "N kernel threads made at the start (--workers, --hand-over)"
-    }
-
-    fn source(&self) -> &'static str {
-        "Demsky, ZeroHTTPd, Kerneis & Chroboczek"
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Block)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn places(&self, options: &Options) -> Option<usize> {

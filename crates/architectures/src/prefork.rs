@@ -25,35 +25,25 @@ use crate::common::accept::{Members, accept_and_serve};
 use crate::common::children::{Children, ROUND};
 use crate::common::losses::Losses;
 use crate::common::pressure::Pressure;
-use crate::{Architecture, Footprint, Needs, Options, Served, Server, World};
+use crate::{About, Architecture, Footprint, Needs, Options, Served, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Prefork;
 
+const ABOUT: About = About {
+    name: "prefork",
+    summary: "N processes made at the start, each accepting (--workers)",
+    source: "ZeroHTTPd, Kerneis & Chroboczek",
+    gives: Needs { shared_memory: false, ..Needs::ALL },
+    world: Some(World::Block),
+    forks: true,
+    ..About::BASE
+};
+
 impl Architecture for Prefork {
-    fn name(&self) -> &'static str {
-        "prefork"
-    }
-
-    fn summary(&self) -> &'static str {
-        "N processes made at the start, each accepting (--workers)"
-    }
-
-    fn source(&self) -> &'static str {
-        "ZeroHTTPd, Kerneis & Chroboczek"
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: false, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Block)
-    }
-
-    fn forks(&self) -> bool {
-        true
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn places(&self, options: &Options) -> Option<usize> {

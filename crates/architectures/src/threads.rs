@@ -21,31 +21,23 @@ use duality_runtime::task::{self, thread};
 
 use crate::common::admission::Admission;
 use crate::common::door::{Door, InPlace};
-use crate::{Architecture, Footprint, Mappings, Needs, Options, Server, World};
+use crate::{About, Architecture, Footprint, Mappings, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Threads;
 
+const ABOUT: About = About {
+    name: "threads",
+    summary: "a kernel thread for each connection (--stack-size)",
+    source: "Demsky, Kerneis & Chroboczek, von Behren et al., Truppel & Abreu, ZeroHTTPd",
+    world: Some(World::Block),
+    ..About::BASE
+};
+
 impl Architecture for Threads {
-    fn name(&self) -> &'static str {
-        "threads"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a kernel thread for each connection (--stack-size)"
-    }
-
-    fn source(&self) -> &'static str {
-        "Demsky, Kerneis & Chroboczek, von Behren et al., Truppel & Abreu, ZeroHTTPd"
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Block)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn footprint(&self, _: &Options) -> Footprint {

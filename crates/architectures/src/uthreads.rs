@@ -22,39 +22,28 @@ use duality_poller::Kind;
 use duality_runtime::event_loop::LoopWorld;
 
 use crate::event_loop::run_event_loops;
-use crate::{Architecture, Footprint, Mappings, Needs, Options, Server, World};
+use crate::{About, Architecture, Footprint, Mappings, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Uthreads;
 
+const ABOUT: About = About {
+    name: "uthreads",
+    summary: "a user-level thread for each connection, on uring or else epoll (--poller, --stack-size, --cores)",
+    source: "Kerneis & Chroboczek, Demsky, von Behren et al.",
+    world: Some(World::Park),
+    replicates: true,
+    ..About::BASE
+};
+
 impl Architecture for Uthreads {
-    fn name(&self) -> &'static str {
-        "uthreads"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a user-level thread for each connection, on uring or else epoll (--poller, --stack-size, --cores)"
-    }
-
-    fn source(&self) -> &'static str {
-        "Kerneis & Chroboczek, Demsky, von Behren et al."
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Park)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn poller(&self, options: &Options) -> Option<Kind> {
         Some(options.poller.unwrap_or_else(Kind::best))
-    }
-
-    fn replicates(&self) -> bool {
-        true
     }
 
     fn unavailable(&self, options: &Options) -> Option<String> {

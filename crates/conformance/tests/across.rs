@@ -206,7 +206,8 @@ for_every_architecture_of_straight_line_code!(carried);
 /// Calls `act` with servers under this architecture and another, if this architecture can carry the
 /// service.
 fn is_carried(architecture: &[&str], act: fn(&[&str], &Redis)) {
-    let given = duality_architectures::find(architecture[0]).expect("it is in the list").gives();
+    let given =
+        duality_architectures::find(architecture[0]).expect("it is in the list").about().gives;
     if !runs_here(architecture) || !given.shared_memory || !given.concurrent_connections {
         return;
     }

@@ -62,7 +62,7 @@ fn every_architecture_that_counts_its_connections_is_listed() {
         let is_listed = LISTED.contains(&architecture.name());
         let counts = match workers {
             None => true,
-            Some(workers) => workers > 1 && !architecture.forks(),
+            Some(workers) => workers > 1 && !architecture.about().forks,
         };
         assert_eq!(is_listed, counts, "{}", architecture.name());
     }

@@ -69,7 +69,7 @@ fn inject(architecture: &[&str], clients: u64) -> Option<(Value, Vec<Vec<u64>>)>
     let output = command.arg(format!("--clients={clients}")).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let takes_a_network =
-        architecture_called(architecture[0]).forks() || architecture.contains(&"--cores=2");
+        architecture_called(architecture[0]).about().forks || architecture.contains(&"--cores=2");
     if takes_a_network {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.starts_with("duality: --inject: ") && said.lines().count() == 1, "{said}");

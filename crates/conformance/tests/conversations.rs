@@ -47,7 +47,8 @@ fn where_it_can_be_carried(service: &str, architecture: &[&str], body: fn(&Serve
     if !runs_here(architecture) {
         return;
     }
-    let given = duality_architectures::find(architecture[0]).expect("it is in the list").gives();
+    let given =
+        duality_architectures::find(architecture[0]).expect("it is in the list").about().gives;
     if given.shared_memory && given.concurrent_connections {
         return body(&serve(service, architecture));
     }

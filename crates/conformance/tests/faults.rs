@@ -175,8 +175,8 @@ fn a_killed_parent_leaves_no_children() {
 fn a_thousand_connections_are_held_and_served() {
     // The architecture has no process for each connection, and no bound of workers.
     let able = |architecture: &dyn Architecture| {
-        architecture.gives().straight_line
-            && !architecture.forks()
+        architecture.about().gives.straight_line
+            && !architecture.about().forks
             && architecture.places(&Options::default()).is_none()
     };
     for architecture in architectures_that(able) {

@@ -21,7 +21,8 @@ for_every_architecture!(interleaving);
 
 /// Six connections of one client. The client uses each in turn, so the server must serve all six.
 fn connections_take_turns(architecture: &[&str]) {
-    let given = duality_architectures::find(architecture[0]).expect("it is in the list").gives();
+    let given =
+        duality_architectures::find(architecture[0]).expect("it is in the list").about().gives;
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "echo", "--listen=127.0.0.1:0", "--architecture"]);
     let server = ServerProcess::start(command.args(architecture));

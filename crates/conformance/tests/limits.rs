@@ -42,7 +42,7 @@ fn clients_beyond_the_limit_are_served_as_others_leave(architecture: &[&str]) {
         !architecture.contains(&"--hand-over=accept") && !architecture.contains(&"--accept-queue=0")
     };
     let short = ours.name() != "iterative"
-        && !ours.forks()
+        && !ours.about().forks
         && (ours.name() != "pool" || has_list(architecture));
     let first = short.then(|| complaints.next("the lack is reported"));
     if short {

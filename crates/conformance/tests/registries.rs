@@ -46,7 +46,7 @@ fn is_served(entry: &Entry, architecture: &[&str]) {
     let mut server = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let given = find(architecture[0]).expect("it is in the registry").gives();
+    let given = find(architecture[0]).expect("it is in the registry").about().gives;
     match (line.trim().strip_prefix("listening on "), lack(entry, given)) {
         (Some(address), None) => answers_and_drains(server, entry, architecture, address, given),
         (None, Some(lack)) => {

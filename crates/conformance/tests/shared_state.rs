@@ -15,7 +15,7 @@ fn output(arguments: &[&str]) -> Output {
 /// The architectures that serve two connections at a time, in the same memory.
 fn sharing() -> Vec<&'static str> {
     architectures_that(|architecture| {
-        let gives = architecture.gives();
+        let gives = architecture.about().gives;
         gives.straight_line && gives.shared_memory && gives.concurrent_connections
     })
 }
@@ -23,7 +23,7 @@ fn sharing() -> Vec<&'static str> {
 /// The architectures that serve each connection in its own process.
 fn separate() -> Vec<&'static str> {
     architectures_that(|architecture| {
-        let gives = architecture.gives();
+        let gives = architecture.about().gives;
         gives.straight_line && !gives.shared_memory
     })
 }

@@ -159,11 +159,11 @@ fn a_dump_names_a_connection_that_waits(architecture: &[&str]) {
     assert!(line.contains(" descriptor "), "{dump}");
     // The dump may not see the sockets of another process.
     let kind = architecture_called(architecture[0]);
-    let forks = kind.forks();
+    let forks = kind.about().forks;
     assert!(forks || line.contains(&format!("({client})")), "{client}: {dump}");
     assert_eq!(line.contains("process "), forks, "{dump}");
-    assert_eq!(line.contains("; stack "), kind.world() == Some(World::Park), "{dump}");
-    if kind.world() == Some(World::Park) {
+    assert_eq!(line.contains("; stack "), kind.about().world == Some(World::Park), "{dump}");
+    if kind.about().world == Some(World::Park) {
         assert!(dump.contains("services/src/http/wire.rs:"), "{dump}");
     }
     get(&mut stream);

@@ -44,7 +44,7 @@ pub(crate) struct Listed {
 impl Listed {
     /// The reason why the architecture cannot carry the service, with the remedy if there is one.
     pub(crate) fn refusal(&self, architecture: &dyn Architecture) -> Option<String> {
-        self.missing_from(architecture.gives())
+        self.missing_from(architecture.about().gives)
     }
 
     /// The service's needs that `given` does not meet, in words, with the remedy if there is one.

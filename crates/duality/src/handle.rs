@@ -127,7 +127,7 @@ pub(crate) fn refusal(
     architecture: &dyn Architecture,
     options: &Options,
 ) -> Option<String> {
-    if architecture.forks() {
+    if architecture.about().forks {
         // A child process would be a copy of one thread of this program, with the locks that other
         // threads held.
         let remedy =
@@ -136,7 +136,7 @@ pub(crate) fn refusal(
             "it makes child processes, which a program with threads cannot: {remedy}"
         ));
     }
-    let missing = service.served.needs().missing_from(architecture.gives());
+    let missing = service.served.needs().missing_from(architecture.about().gives);
     missing.map(str::to_owned).or_else(|| architecture.unavailable(options))
 }
 

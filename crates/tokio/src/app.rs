@@ -222,7 +222,12 @@ mod tests {
     fn every_layout_is_offered_unless_it_lacks_what_the_application_needs() {
         let offered = empty().into_service().architectures();
         for layout in layouts::ALL {
-            assert_eq!(offered.contains(&layout.name()), !layout.forks(), "{}", layout.name());
+            assert_eq!(
+                offered.contains(&layout.name()),
+                !layout.about().forks,
+                "{}",
+                layout.name()
+            );
         }
     }
 

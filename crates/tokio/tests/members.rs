@@ -136,7 +136,7 @@ fn cores_share_what_the_first_has_made() {
 #[test]
 fn every_member_has_tests() {
     let carries = |member: &&dyn Architecture| {
-        member.gives().straight_line && member.gives().concurrent_connections
+        member.about().gives.straight_line && member.about().gives.concurrent_connections
     };
     let all = Registry::with(layouts::ALL).iter().filter(carries).map(Architecture::name);
     let tested: BTreeSet<&str> = MEMBERS.iter().copied().collect();
@@ -261,7 +261,7 @@ fn tells_requests_of_their_client(member: &[&str]) {
 /// make it before they serve.
 fn a_failing_application_ends_the_server(member: &[&str]) {
     let architecture = Registry::with(layouts::ALL).named(member[0]).unwrap();
-    if architecture.forks() || member[0] == "tokio-thread-per-connection" {
+    if architecture.about().forks || member[0] == "tokio-thread-per-connection" {
         return;
     }
     let output = finish(command(member).env("APPLICATION_FAILS", "1"));
@@ -269,7 +269,7 @@ fn a_failing_application_ends_the_server(member: &[&str]) {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("the application cannot be made: as the test asks for"), "{said}");
     let announced = !output.stdout.is_empty();
-    assert_eq!(announced, architecture.foreign_runtime().is_some(), "{said}");
+    assert_eq!(announced, architecture.about().foreign_runtime.is_some(), "{said}");
 }
 
 /// What the application spawned when it was made outlives the first connection.

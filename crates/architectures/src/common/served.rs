@@ -30,6 +30,10 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// Every need: what an architecture meets that can carry any service.
+    pub const ALL: Self =
+        Self { straight_line: true, shared_memory: true, concurrent_connections: true };
+
     /// These needs, and shared memory for connections.
     #[must_use]
     pub const fn with_shared_memory(mut self) -> Self {
@@ -122,7 +126,10 @@ impl Served {
     /// Those of the work.
     pub fn prepare_for(&self, architecture: &dyn Architecture) -> io::Result<()> {
         match &self.preparation {
-            Some(prepare) if !architecture.forks() && architecture.foreign_runtime().is_none() => {
+            Some(prepare)
+                if !architecture.about().forks
+                    && architecture.about().foreign_runtime.is_none() =>
+            {
                 prepare()
             }
             _ => Ok(()),

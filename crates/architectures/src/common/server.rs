@@ -49,7 +49,7 @@ impl Server {
         address: SocketAddr,
         options: Options,
     ) -> io::Result<Self> {
-        let cores = if architecture.replicates() { options.cores } else { 1 };
+        let cores = if architecture.about().replicates { options.cores } else { 1 };
         let listen = ListenOptions::default().backlog(options.backlog).reuse_port(cores > 1);
         let first = patiently(|| {
             if listen.reuse_port {
@@ -78,7 +78,7 @@ impl Server {
         mut listeners: Vec<TcpListener>,
         options: Options,
     ) -> io::Result<Self> {
-        let cores = if architecture.replicates() { options.cores } else { 1 };
+        let cores = if architecture.about().replicates { options.cores } else { 1 };
         if listeners.len() > cores || listeners.is_empty() {
             let given = listeners.len();
             let problem = format!(

@@ -36,31 +36,24 @@ use duality_runtime::places::Places;
 
 use self::libdispatch::{Library, Queue};
 use crate::common::accept::accept_and_begin;
-use crate::{Architecture, Footprint, GcdQueues, Needs, Options, Server, World};
+use crate::{About, Architecture, Footprint, GcdQueues, Needs, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Gcd;
 
+const ABOUT: About = About {
+    name: "gcd",
+    summary: "blocks of tasks on libdispatch's queues, one or one for each connection (--gcd-queues, --admit)",
+    source: "Truppel & Abreu",
+    gives: Needs { concurrent_connections: false, ..Needs::ALL },
+    world: Some(World::Block),
+    ..About::BASE
+};
+
 impl Architecture for Gcd {
-    fn name(&self) -> &'static str {
-        "gcd"
-    }
-
-    fn summary(&self) -> &'static str {
-        "blocks of tasks on libdispatch's queues, one or one for each connection (--gcd-queues, --admit)"
-    }
-
-    fn source(&self) -> &'static str {
-        "Truppel & Abreu"
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: false }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Block)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     /// A resting connection holds a thread, and there is one thread for each processor at first.

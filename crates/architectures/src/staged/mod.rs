@@ -41,31 +41,23 @@ use duality_runtime::task::thread;
 use self::admission::{Gate, accept_and_admit};
 use self::controller::Controller;
 use self::stage::{Limits, Stage};
-use crate::{Architecture, Footprint, Needs, Options, Server, World};
+use crate::{About, Architecture, Footprint, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Staged;
 
+const ABOUT: About = About {
+    name: "staged",
+    summary: "SEDA: each stage has a queue and a pool of kernel threads (--stage-threads, --stage-queue)",
+    source: "Knot (Haboob); Welsh et al. 2001",
+    world: Some(World::Reactor),
+    ..About::BASE
+};
+
 impl Architecture for Staged {
-    fn name(&self) -> &'static str {
-        "staged"
-    }
-
-    fn summary(&self) -> &'static str {
-        "SEDA: each stage has a queue and a pool of kernel threads (--stage-threads, --stage-queue)"
-    }
-
-    fn source(&self) -> &'static str {
-        "Knot (Haboob); Welsh et al. 2001"
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Reactor)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn poller(&self, _options: &Options) -> Option<Kind> {

@@ -41,56 +41,50 @@ use self::order::{ByPriority, Fifo, Order, Serial};
 use crate::common::accept::accept_and_begin;
 use crate::common::admission::Admission;
 use crate::common::pressure::remedy;
-use crate::{Architecture, Footprint, Needs, Options, Server, World};
+use crate::{About, Architecture, Footprint, Options, Server, World};
 
 /// One queue, first in, first out.
 pub const FIFO: WorkPool = WorkPool {
-    name: "workpool-fifo",
-    summary: "N kernel threads take blocks of tasks from one queue (--workers, --admit)",
+    about: About {
+        name: "workpool-fifo",
+        summary: "N kernel threads take blocks of tasks from one queue (--workers, --admit)",
+        ..ABOUT
+    },
     order: || Box::<Fifo<Block>>::default(),
 };
 
 /// Blocks that are nearest to the end of their request come first.
 pub const PRIORITY: WorkPool = WorkPool {
-    name: "workpool-priority",
-    summary: "N kernel threads take the block nearest to its end first (--workers, --admit)",
+    about: About {
+        name: "workpool-priority",
+        summary: "N kernel threads take the block nearest to its end first (--workers, --admit)",
+        ..ABOUT
+    },
     order: || Box::<ByPriority<Block>>::default(),
 };
 
 /// A queue for each connection.
 pub const SERIAL: WorkPool = WorkPool {
-    name: "workpool-serial",
-    summary: "N kernel threads, a queue for each connection, one thread at a time on it (--workers, --admit)",
+    about: About {
+        name: "workpool-serial",
+        summary: "N kernel threads, a queue for each connection, one thread at a time on it (--workers, --admit)",
+        ..ABOUT
+    },
     order: || Box::<Serial<Block>>::default(),
 };
+
+const ABOUT: About = About { source: "Truppel & Abreu", world: Some(World::Block), ..About::BASE };
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct WorkPool {
-    name: &'static str,
-    summary: &'static str,
+    about: About,
     order: fn() -> Box<dyn Order<Block>>,
 }
 
 impl Architecture for WorkPool {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn summary(&self) -> &'static str {
-        self.summary
-    }
-
-    fn source(&self) -> &'static str {
-        "Truppel & Abreu"
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Block)
+    fn about(&self) -> &About {
+        &self.about
     }
 
     /// A resting connection holds a worker.
@@ -140,7 +134,7 @@ impl WorkPool {
                 Ok(()) => {}
                 Err(error) if started == 0 => return Err(error),
                 Err(error) => {
-                    let (name, remedy) = (self.name, remedy(&error));
+                    let (name, remedy) = (self.about.name, remedy(&error));
                     log::warn(format_args!(
                         "{name}: {started} workers instead of {wanted}: {error}{remedy}"
                     ));

@@ -77,12 +77,12 @@ impl Protocol {
 impl Round {
     /// Whether the architecture lists its tasks on SIGUSR1.
     pub(super) fn tells_of_tasks(self) -> bool {
-        self.architecture().gives().straight_line
+        self.architecture().about().gives.straight_line
     }
 
     /// Whether the architecture carries the service.
     fn is_possible(self) -> bool {
-        self.service.needs().missing_from(self.architecture().gives()).is_none()
+        self.service.needs().missing_from(self.architecture().about().gives).is_none()
     }
 
     fn architecture(self) -> &'static dyn Architecture {
@@ -177,7 +177,7 @@ mod tests {
         for architecture in duality_architectures::ALL {
             let name = architecture.name();
             let is_soaked = VARIANTS.iter().any(|variant| variant[0] == name);
-            assert_eq!(is_soaked, architecture.gives().concurrent_connections, "{name}");
+            assert_eq!(is_soaked, architecture.about().gives.concurrent_connections, "{name}");
         }
     }
 }

@@ -190,8 +190,8 @@ fn carrier(
     beside: Option<&str>,
 ) -> Carrier {
     let poller = architecture.poller(options);
-    let world = architecture.world();
-    let foreign = match architecture.foreign_runtime() {
+    let world = architecture.about().world;
+    let foreign = match architecture.about().foreign_runtime {
         Some(runtime) => {
             Some((runtime.name, if runtime.steals { Part::Steals } else { Part::Carries }))
         }
@@ -201,9 +201,9 @@ fn carrier(
         world,
         poller: poller.map(|poller| poller.to_string()),
         looks_at_all: poller.is_some_and(Kind::looks_at_all),
-        processes: architecture.forks(),
+        processes: architecture.about().forks,
         beside_others: world.is_some_and(architectures::World::has_threads_beside)
-            && architecture.gives().concurrent_connections,
+            && architecture.about().gives.concurrent_connections,
         holds: Some(places(architecture, options)),
         foreign: foreign.map(|(runtime, part)| Foreign { runtime: runtime.to_owned(), part }),
     }

@@ -57,7 +57,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
             "graph loads the services that come with Duality: for your own, load `serve --graph FILE.svg` yourself",
         ));
     }
-    if !architecture.gives().straight_line {
+    if !architecture.about().gives.straight_line {
         let name = architecture.name();
         return Err(Failure::misuse(format!(
             "{name} has no tasks to show: choose another architecture"

@@ -69,7 +69,7 @@ impl InjectionFlags {
         let carrier = architecture.name();
         let problem = if !find(name).is_some_and(|entry| entry.injectable) {
             Some(format!("{name} cannot be asked without a network: choose blocks"))
-        } else if architecture.forks() || !architecture.gives().straight_line {
+        } else if architecture.about().forks || !architecture.about().gives.straight_line {
             Some(format!(
                 "{carrier} takes connections from a network only: choose another architecture"
             ))

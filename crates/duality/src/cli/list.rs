@@ -20,15 +20,15 @@ pub(super) fn architectures(catalogue: &Catalogue, arguments: &Arguments) -> Res
             .iter()
             .map(|architecture| {
                 let Needs { straight_line, shared_memory, concurrent_connections } =
-                    architecture.gives();
+                    architecture.about().gives;
                 json!({
                     "name": architecture.name(),
-                    "summary": architecture.summary(),
-                    "source": architecture.source(),
+                    "summary": architecture.about().summary,
+                    "source": architecture.about().source,
                     "straight_line": straight_line,
                     "shared_memory": shared_memory,
                     "concurrent_connections": concurrent_connections,
-                    "foreign_runtime": architecture.foreign_runtime().map(|runtime| runtime.name),
+                    "foreign_runtime": architecture.about().foreign_runtime.map(|runtime| runtime.name),
                     "unavailable": architecture.unavailable(&Options::default()),
                     "degraded": architecture.degraded(&Options::default()),
                 })
@@ -39,7 +39,7 @@ pub(super) fn architectures(catalogue: &Catalogue, arguments: &Arguments) -> Res
     let width = registry.iter().map(|architecture| architecture.name().len()).max().unwrap_or(0);
     let mut text = String::new();
     for architecture in registry.iter() {
-        let gives = architecture.gives();
+        let gives = architecture.about().gives;
         let mut remarks = Vec::new();
         if !gives.straight_line {
             remarks.push("only services written by hand".to_owned());
@@ -56,8 +56,8 @@ pub(super) fn architectures(catalogue: &Catalogue, arguments: &Arguments) -> Res
         remarks.extend(architecture.degraded(&Options::default()));
         let remarks =
             if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
-        let summary = format!("{}{remarks}", architecture.summary());
-        let source = format!("from {}", architecture.source());
+        let summary = format!("{}{remarks}", architecture.about().summary);
+        let source = format!("from {}", architecture.about().source);
         text += &entry(architecture.name(), &summary, width);
         text += &entry("", &source, width);
     }

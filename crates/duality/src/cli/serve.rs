@@ -90,7 +90,7 @@ pub(super) struct Arguments {
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let architecture =
         catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
-    if architecture.forks() {
+    if architecture.about().forks {
         children::may_fork()
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
     }
@@ -131,7 +131,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     limit(tuning)?;
     memory::fit_malloc();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
-    let metrics = arguments.visibility.start_metrics(&subject, architecture.forks())?;
+    let metrics = arguments.visibility.start_metrics(&subject, architecture.about().forks)?;
     let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)
         .map_err(Failure::failed)?;
     relaying::start_health_checks()?;
@@ -164,9 +164,9 @@ fn check_visibility(
     architecture: &dyn Architecture,
     listed: &Listed,
 ) -> Result<(), Failure> {
-    let is_blind = |flag: &&str| match architecture.foreign_runtime() {
+    let is_blind = |flag: &&str| match architecture.about().foreign_runtime {
         Some(_) => !Visibility::OF_COUNTERS.contains(flag),
-        None => !architecture.gives().straight_line,
+        None => !architecture.about().gives.straight_line,
     };
     if let Some(flag) = visibility.flags().find(is_blind) {
         return Err(Failure::misuse(format!(

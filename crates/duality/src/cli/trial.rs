@@ -243,7 +243,7 @@ fn suits(
     listed: &Listed,
     arguments: &Arguments,
 ) -> Result<(), String> {
-    if !architecture.gives().straight_line {
+    if !architecture.about().gives.straight_line {
         return Err("it does not count its requests: choose another architecture".to_owned());
     }
     listed

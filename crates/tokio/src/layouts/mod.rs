@@ -24,7 +24,7 @@ use std::io;
 
 use duality_architectures::common::admission::Admission;
 use duality_architectures::common::line::Limit;
-use duality_architectures::{Architecture, ForeignRuntime, Served};
+use duality_architectures::{About, Architecture, ForeignRuntime, Served, World};
 use duality_runtime::net::TcpListener;
 use duality_runtime::visibility::occupy;
 use tokio::runtime::Runtime;
@@ -51,8 +51,13 @@ const STAYS: ForeignRuntime = ForeignRuntime { name: RUNTIME, steals: false };
 /// Tokio, where idle kernel threads take tasks from busy threads.
 const STEALS: ForeignRuntime = ForeignRuntime { name: RUNTIME, steals: true };
 
-/// The documented source of the layouts.
-const SOURCE: &str = "tokio, axum::serve";
+/// What most layouts are.
+const LAYOUT: About = About {
+    source: "tokio, axum::serve",
+    world: Some(World::Suspend),
+    foreign_runtime: Some(STAYS),
+    ..About::BASE
+};
 
 /// The listener of an acceptor, and the limits.
 struct Entrance {

@@ -16,12 +16,10 @@
 use std::io;
 
 use duality_architectures::common::admission::Admission;
-use duality_architectures::{
-    Architecture, Footprint, ForeignRuntime, Needs, Options, Server, World,
-};
+use duality_architectures::{About, Architecture, Footprint, Options, Server};
 use duality_poller::Kind;
 
-use super::{Entrance, SOURCE, STEALS, accept_and_spawn};
+use super::{Entrance, LAYOUT, STEALS, accept_and_spawn};
 use crate::form::Form;
 use crate::runtimes;
 
@@ -29,33 +27,20 @@ use crate::runtimes;
 #[derive(Clone, Copy, Debug)]
 pub struct Multi;
 
+const ABOUT: About = About {
+    name: "tokio-multi",
+    summary: "tokio's threads steal tasks from one another; one task accepts (--cores)",
+    foreign_runtime: Some(STEALS),
+    ..LAYOUT
+};
+
 impl Architecture for Multi {
-    fn name(&self) -> &'static str {
-        "tokio-multi"
-    }
-
-    fn summary(&self) -> &'static str {
-        "tokio's threads steal tasks from one another; one task accepts (--cores)"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Suspend)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn poller(&self, _: &Options) -> Option<Kind> {
         Some(Kind::Epoll)
-    }
-
-    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
-        Some(STEALS)
     }
 
     fn footprint(&self, _: &Options) -> Footprint {

@@ -15,14 +15,12 @@
 use std::io;
 
 use duality_architectures::common::admission::Admission;
-use duality_architectures::{
-    Architecture, Footprint, ForeignRuntime, Needs, Options, Server, World,
-};
+use duality_architectures::{About, Architecture, Footprint, Options, Server};
 use duality_poller::Kind;
 use duality_runtime::visibility::occupy;
 use tokio::task::JoinSet;
 
-use super::{SOURCE, STEALS, spawn_accepted};
+use super::{LAYOUT, STEALS, spawn_accepted};
 use crate::door::Door;
 use crate::drain::told_of_drains;
 use crate::form::Form;
@@ -32,37 +30,21 @@ use crate::runtimes;
 #[derive(Clone, Copy, Debug)]
 pub struct MultiReuseport;
 
+const ABOUT: About = About {
+    name: "tokio-multi-reuseport",
+    summary: "tokio's threads steal tasks from one another; a task for each accepts (--cores)",
+    foreign_runtime: Some(STEALS),
+    replicates: true,
+    ..LAYOUT
+};
+
 impl Architecture for MultiReuseport {
-    fn name(&self) -> &'static str {
-        "tokio-multi-reuseport"
-    }
-
-    fn summary(&self) -> &'static str {
-        "tokio's threads steal tasks from one another; a task for each accepts (--cores)"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Suspend)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn poller(&self, _: &Options) -> Option<Kind> {
         Some(Kind::Epoll)
-    }
-
-    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
-        Some(STEALS)
-    }
-
-    fn replicates(&self) -> bool {
-        true
     }
 
     fn footprint(&self, _: &Options) -> Footprint {

@@ -17,16 +17,14 @@ use std::io;
 use std::sync::mpsc::channel;
 
 use duality_architectures::common::admission::Admission;
-use duality_architectures::{
-    Architecture, Footprint, ForeignRuntime, Needs, Options, Server, World,
-};
+use duality_architectures::{About, Architecture, Footprint, Options, Server};
 use duality_poller::Kind;
 use duality_runtime::handler::{Active, Connections};
 use duality_runtime::task::thread;
 use duality_runtime::visibility::occupy;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{SOURCE, STAYS};
+use super::LAYOUT;
 use crate::door::{Accepted, Door};
 use crate::drain::told_of_drains;
 use crate::form::Form;
@@ -37,33 +35,19 @@ use crate::runtimes;
 #[derive(Clone, Copy, Debug)]
 pub struct NoSteal;
 
+const ABOUT: About = About {
+    name: "tokio-no-steal",
+    summary: "a tokio runtime for each core; one acceptor deals connections in turn (--cores)",
+    ..LAYOUT
+};
+
 impl Architecture for NoSteal {
-    fn name(&self) -> &'static str {
-        "tokio-no-steal"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a tokio runtime for each core; one acceptor deals connections in turn (--cores)"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Suspend)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn poller(&self, _: &Options) -> Option<Kind> {
         Some(Kind::Epoll)
-    }
-
-    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
-        Some(STAYS)
     }
 
     fn footprint(&self, _: &Options) -> Footprint {

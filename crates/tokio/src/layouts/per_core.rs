@@ -17,14 +17,12 @@ use std::io;
 use std::sync::Arc;
 
 use duality_architectures::event_loop::run_loops;
-use duality_architectures::{
-    Architecture, Footprint, ForeignRuntime, Needs, Options, Server, World,
-};
+use duality_architectures::{About, Architecture, Footprint, Options, Server};
 use duality_poller::Kind;
 use duality_runtime::log;
 use tokio::sync::watch;
 
-use super::{Entrance, SOURCE, STAYS, accept_on};
+use super::{Entrance, LAYOUT, accept_on};
 use crate::form::Form;
 use crate::runtimes;
 
@@ -32,37 +30,20 @@ use crate::runtimes;
 #[derive(Clone, Copy, Debug)]
 pub struct PerCore;
 
+const ABOUT: About = About {
+    name: "tokio-per-core",
+    summary: "a tokio runtime for each core, each with its own listener (--cores)",
+    replicates: true,
+    ..LAYOUT
+};
+
 impl Architecture for PerCore {
-    fn name(&self) -> &'static str {
-        "tokio-per-core"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a tokio runtime for each core, each with its own listener (--cores)"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Suspend)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn poller(&self, _: &Options) -> Option<Kind> {
         Some(Kind::Epoll)
-    }
-
-    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
-        Some(STAYS)
-    }
-
-    fn replicates(&self) -> bool {
-        true
     }
 
     fn footprint(&self, _: &Options) -> Footprint {

@@ -21,14 +21,12 @@ use duality_architectures::common::admission::Admission;
 use duality_architectures::common::children::{Children, ROUND};
 use duality_architectures::common::losses::Losses;
 use duality_architectures::common::pressure::Pressure;
-use duality_architectures::{
-    Architecture, Footprint, ForeignRuntime, Needs, Options, Server, World,
-};
+use duality_architectures::{About, Architecture, Footprint, Needs, Options, Server};
 use duality_poller::Kind;
 use duality_runtime::handler::Connections;
 use duality_runtime::{drain, log};
 
-use super::{Entrance, SOURCE, STAYS, accept_and_spawn};
+use super::{Entrance, LAYOUT, accept_and_spawn};
 use crate::form::Form;
 use crate::runtimes;
 
@@ -36,41 +34,22 @@ use crate::runtimes;
 #[derive(Clone, Copy, Debug)]
 pub struct Prefork;
 
+const ABOUT: About = About {
+    name: "tokio-prefork",
+    summary: "N processes, each with a tokio runtime and its own listener (--cores)",
+    gives: Needs { shared_memory: false, ..Needs::ALL },
+    replicates: true,
+    forks: true,
+    ..LAYOUT
+};
+
 impl Architecture for Prefork {
-    fn name(&self) -> &'static str {
-        "tokio-prefork"
-    }
-
-    fn summary(&self) -> &'static str {
-        "N processes, each with a tokio runtime and its own listener (--cores)"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: false, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Suspend)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn poller(&self, _: &Options) -> Option<Kind> {
         Some(Kind::Epoll)
-    }
-
-    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
-        Some(STAYS)
-    }
-
-    fn replicates(&self) -> bool {
-        true
-    }
-
-    fn forks(&self) -> bool {
-        true
     }
 
     fn footprint(&self, _: &Options) -> Footprint {

@@ -17,15 +17,13 @@
 use std::io;
 
 use duality_architectures::common::admission::Admission;
-use duality_architectures::{
-    Architecture, Footprint, ForeignRuntime, Mappings, Needs, Options, Server, World,
-};
+use duality_architectures::{About, Architecture, Footprint, Mappings, Options, Server};
 use duality_poller::Kind;
 use duality_runtime::handler::Connections;
 use duality_runtime::task::thread;
 use duality_runtime::visibility::occupy;
 
-use super::{SOURCE, STAYS};
+use super::LAYOUT;
 use crate::door::{Accepted, Door};
 use crate::drain::told_of_drains;
 use crate::form::Form;
@@ -42,33 +40,19 @@ const LEAST_STACK: usize = 256 << 10;
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadPerConnection;
 
+const ABOUT: About = About {
+    name: "tokio-thread-per-connection",
+    summary: "a kernel thread with a tokio runtime for each connection (--stack-size)",
+    ..LAYOUT
+};
+
 impl Architecture for ThreadPerConnection {
-    fn name(&self) -> &'static str {
-        "tokio-thread-per-connection"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a kernel thread with a tokio runtime for each connection (--stack-size)"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn gives(&self) -> Needs {
-        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
-    }
-
-    fn world(&self) -> Option<World> {
-        Some(World::Suspend)
+    fn about(&self) -> &About {
+        &ABOUT
     }
 
     fn poller(&self, _: &Options) -> Option<Kind> {
         Some(Kind::Epoll)
-    }
-
-    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
-        Some(STAYS)
     }
 
     fn footprint(&self, _: &Options) -> Footprint {

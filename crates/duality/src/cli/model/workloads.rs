@@ -125,7 +125,7 @@ fn chosen(names: Option<&[String]>) -> Result<Vec<&'static Workload>, Failure> {
 
 /// The architectures that count their operations.
 fn countable() -> Vec<String> {
-    let counting = ALL.iter().filter(|architecture| architecture.world().is_some());
+    let counting = ALL.iter().filter(|architecture| architecture.about().world.is_some());
     counting.map(|architecture| architecture.name().to_owned()).collect()
 }
 
