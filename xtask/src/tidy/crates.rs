@@ -11,9 +11,9 @@ use super::{Tree, Violation};
 ///    costs ──────────────────────────┐
 ///     lab ── load, trace       handwritten
 ///              │                ┌───┴────┐
-///              └────── architectures   services
-///                               └───┬────┘
-///                                runtime
+///              │       architectures   services
+///              │                └───┬────┘
+///              └─────────────── runtime
 ///                           poller, fiber
 ///
 ///   duality, engine ── patcher        engine is built by itself, and carried by duality
@@ -27,7 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("kit", &["poller", "runtime"]),
     ("trace", &[]),
-    ("load", &["runtime", "poller", "architectures", "trace"]),
+    ("load", &["runtime", "poller", "trace"]),
     ("lab", &["load", "runtime", "trace"]),
     ("costs", &["runtime", "poller", "architectures", "services", "lab"]),
     ("patcher", &[]),
@@ -46,7 +46,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "load",
             "lab",
             "costs",
-            "trace",
         ],
     ),
     (
