@@ -8,7 +8,8 @@
 use std::process::Command;
 
 use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
-use crate::outcome::{cargo_command, execute_tests};
+use crate::outcome::cargo_command;
+use crate::testing::execute_tests;
 use crate::{Workspace, tools};
 
 /// The help's text about this command.

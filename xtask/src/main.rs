@@ -20,6 +20,7 @@ mod peers;
 mod release;
 mod soak;
 mod steps;
+mod testing;
 mod tidy;
 mod tokio_patch;
 mod tools;

@@ -5,7 +5,8 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
-use crate::outcome::{FEATURES, cargo_command, execute, execute_tests};
+use crate::outcome::{FEATURES, cargo_command, execute};
+use crate::testing::execute_tests_twice;
 use crate::tidy::{self, Tree};
 use crate::{
     Workspace, aarch64, convert, fuzz, guide, miri, package, peers, release, soak, tokio_patch,
@@ -318,15 +319,20 @@ fn peers(workspace: &Workspace) -> Outcome {
 }
 
 fn cargo_test(workspace: &Workspace) -> Outcome {
-    // nextest would be faster, but runs no documentation tests.
-    let mut command = cargo_command(workspace);
+    // nextest would be faster, but runs no documentation tests. TLS is not in a default build, so
+    // that the README's first command stays quick.
+    let command = |what: &[&str]| {
+        let mut command = cargo_command(workspace);
+        command.args(["test", "--workspace", FEATURES]).args(what);
+        command
+    };
+    let mut all = command(&["--no-fail-fast"]);
     // Most tests wait for sockets and children, not for a processor.
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        command.env("RUST_TEST_THREADS", (2 * processors).to_string());
+        all.env("RUST_TEST_THREADS", (2 * processors).to_string());
     }
-    // TLS is not in a default build, so that the README's first command stays quick.
-    execute_tests(command.args(["test", "--workspace", FEATURES, "--no-fail-fast"]))
+    execute_tests_twice(&mut all, || command(&[]))
 }
 
 fn loom(workspace: &Workspace) -> Outcome {

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 
 use crate::Workspace;
 use crate::outcome::Outcome::{self, Passed, Skipped};
-use crate::outcome::{cargo_command, execute, execute_tests};
+use crate::outcome::{cargo_command, execute};
+use crate::testing::execute_tests;
 
 /// What this command does, for the help.
 pub(crate) const ABOUT: &str =
