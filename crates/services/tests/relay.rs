@@ -1,5 +1,5 @@
 //! Tests the relay over real sockets, in every world: its limits, its upstreams' faults, and its
-//! refusals. `relay_clients.rs` has the clients' faults. `crates/conformance/tests/relay.rs`
+//! refusals. `relay_clients.rs` has the clients' faults. `crates/conformance/tests/all/relay.rs`
 //! compares replies under every architecture.
 
 #![expect(

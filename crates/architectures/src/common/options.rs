@@ -69,7 +69,7 @@ pub struct Options {
     /// The number of processes of `prefork`, and of threads of `pool` and the work pools.
     pub workers: usize,
     /// The number of kernel threads of architectures that
-    /// [replicate](crate::Architecture::replicates). Each has its own listener and loop.
+    /// [replicate](crate::About::replicates). Each has its own listener and loop.
     pub cores: usize,
     /// Connections that may wait to be accepted.
     pub backlog: i32,

@@ -147,7 +147,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     let tuning = arguments.tuning.suited_to(&listed);
     tuning.check(&listed).map_err(flag)?;
     // Candidates are processes, like those of prefork.
-    let processes = find("prefork").map(Architecture::gives);
+    let processes = find("prefork").map(|one| one.about().gives);
     if let Some(reason) = processes.and_then(|given| listed.missing_from(given)) {
         return Err(Failure::failed(format!("{name} on trial: {reason}")));
     }

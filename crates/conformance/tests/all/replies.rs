@@ -6,7 +6,7 @@ use std::process::Command;
 
 use duality_conformance::{ServerProcess, for_every_architecture, runs_here};
 
-const PAGE: &str = include_str!("../../services/demo/index.html");
+const PAGE: &str = include_str!("../../../services/demo/index.html");
 
 /// The text in place of the date, of the same length.
 const DATE: &str = "Ddd, 00 Mmm 0000 00:00:00 GMT";

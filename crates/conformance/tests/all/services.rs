@@ -10,7 +10,7 @@ use duality_conformance::{
     ServerProcess, for_every_architecture, for_every_architecture_of_straight_line_code, runs_here,
 };
 
-const PAGE: &[u8] = include_bytes!("../../services/demo/index.html");
+const PAGE: &[u8] = include_bytes!("../../../services/demo/index.html");
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const LAST_GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 

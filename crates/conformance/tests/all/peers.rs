@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// The page that Duality's http service serves at `/`.
-const PAGE: &str = include_str!("../../services/demo/index.html");
+const PAGE: &str = include_str!("../../../services/demo/index.html");
 
 macro_rules! every_server {
     ($($name:ident),*) => {

@@ -1,0 +1,52 @@
+//! The tests of every service under every architecture, in one program. To link a program for each
+//! file took as long as to run them all. Tests that change their own process stand beside this
+//! folder, as programs of their own.
+
+mod across;
+mod admission;
+mod alike;
+mod blocks;
+mod browser;
+mod command_line;
+mod compiled;
+mod conversations;
+mod conversion;
+mod drain;
+mod echo_peers;
+mod faults;
+mod graph;
+mod handover;
+mod hosts;
+mod interleaving;
+mod limits;
+mod load;
+mod model;
+mod one_machine_code;
+mod operations;
+mod pages;
+mod patched_code;
+mod peers;
+mod plans;
+mod planted;
+mod privileges;
+mod processes;
+mod queues;
+mod records;
+mod regimes;
+mod registries;
+mod relay;
+mod replay;
+mod replies;
+mod run;
+mod run_descriptors;
+mod services;
+mod shared_state;
+mod signals;
+mod silence;
+mod site_cache;
+mod store_faults;
+mod stores;
+mod ticks;
+mod torture;
+mod trial;
+mod visibility;
