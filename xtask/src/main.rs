@@ -12,6 +12,7 @@ mod files;
 mod fuzz;
 mod guide;
 mod hosts;
+mod instructions;
 mod miri;
 mod outcome;
 mod package;
@@ -76,6 +77,8 @@ fn main() -> ExitCode {
         ["convert", "--test"] => steps::run_by_name(&workspace, "convert-test"),
         ["aarch64"] => steps::run_aarch64(&workspace),
         ["guide"] => steps::run_guide(&workspace),
+        ["instructions"] => steps::run_instructions(&workspace, false),
+        ["instructions", "--keep"] => steps::run_instructions(&workspace, true),
         ["package"] => steps::run_package(&workspace),
         ["release"] => steps::run_release(&workspace, false),
         ["release", "--verify"] => steps::run_release(&workspace, true),
@@ -111,6 +114,7 @@ fn help() -> String {
     text += &entry("aarch64", 12, aarch64::ABOUT);
     text += &entry("guide", 12, guide::ABOUT);
     text += &entry("hosts", 12, hosts::ABOUT);
+    text += &entry("instructions", 12, instructions::ABOUT);
     text += &entry("package", 12, "builds the Debian package, and the folder that it is made of");
     text += &entry("release", 12, release::ABOUT);
     text += &entry("tokio-patch", 12, tokio_patch::ABOUT);

@@ -9,8 +9,8 @@ use crate::outcome::{FEATURES, cargo_command, execute};
 use crate::testing::execute_tests_twice;
 use crate::tidy::{self, Tree};
 use crate::{
-    Workspace, aarch64, convert, fuzz, guide, miri, package, peers, release, soak, tokio_patch,
-    tools,
+    Workspace, aarch64, convert, fuzz, guide, instructions, miri, package, peers, release, soak,
+    tokio_patch, tools,
 };
 
 /// One check of the workspace, which is also a command.
@@ -99,6 +99,12 @@ pub(crate) fn run_release(workspace: &Workspace, verify: bool) -> ExitCode {
 /// Compiles and tests for aarch64.
 pub(crate) fn run_aarch64(workspace: &Workspace) -> ExitCode {
     run_by(&[step("aarch64", aarch64::ABOUT, aarch64::run)], |step| (step.run)(workspace))
+}
+
+/// Counts instructions, or writes their list.
+pub(crate) fn run_instructions(workspace: &Workspace, keeps: bool) -> ExitCode {
+    let step = step("instructions", instructions::ABOUT, |_| Passed);
+    run_by(&[step], |_| instructions::run(workspace, keeps))
 }
 
 /// Tests the crate named tokio, which compiles half of tokio's ecosystem.
