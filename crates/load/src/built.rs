@@ -2,9 +2,9 @@
 
 /// The compiler's settings in words: `level 3, profile release, no further flags`.
 ///
-/// The level is that of this crate. The test `crates/conformance/tests/all/alike.rs` checks that all
-/// code that requests run through has the same level in each profile of the workspace, and the same
-/// link-time optimisation.
+/// The level is that of this crate. All code that requests run through has the same level, and the
+/// same link-time optimisation, in each profile of the workspace. The test
+/// `crates/conformance/tests/all/alike.rs` checks this.
 pub fn built() -> String {
     let level = env!("DUALITY_BUILT_LEVEL");
     let profile = env!("DUALITY_BUILT_PROFILE");
