@@ -258,6 +258,9 @@ void mask_inherit(struct task *);
 void mask_begins(struct task *);
 void mask_ends(struct task *);
 void mask_apply(struct task *);
+/* This thread of a loop has run the task, and now lets go of it. From now on the thread blocks what
+ * all other tasks block. */
+void mask_without(struct task *);
 void mask_of_loop(bool first);
 /* The mask of a side thread that works for the task, or for none (NULL). */
 void mask_of_side(struct task *);
