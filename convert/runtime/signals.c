@@ -45,6 +45,12 @@ static unsigned long mask_of(struct task *task) {
     return task->flags & MASKED ? load(&task->rare->mask) : loops[task->loop].base;
 }
 
+bool mask_is(struct task *task, const sigset_t *set) {
+    unsigned long mask;
+    memcpy(&mask, set, sizeof mask);
+    return ((mask ^ mask_of(task)) & ALL) == 0;
+}
+
 /* ---- The masks of all tasks ---- */
 
 /* The number of tasks with each mask. A program has few different masks. If it has more, the
