@@ -5,7 +5,9 @@ programs of the same objects.
     python3 scripts/converted.py NATIVE CONVERTED --only httpd,3proxy --rounds 5 --clients 1000
 
 SERVERS below lists the known programs. The script leaves out programs that are in no folder. Both
-programs take turns. The table has medians of the rounds:
+programs take turns, and all servers have a round before one has its next. After --minutes no round
+begins, except for servers that have had none. A ratio above LIMIT has a mark. If other programs use
+the processors meanwhile, the last line says "busy machine". The table has medians of the rounds:
 
 processor time   of the server, user and kernel, for each request (from /proc: 10 ms steps)
 memory           resident memory of its own, page tables, and 16 KiB for each kernel thread, with all
@@ -259,6 +261,40 @@ def serve(name, programs, options):
     return (after[0] - before[0]) * 1e6 / asked, after[1] / 1024
 
 
+# A converted program should not need more time or memory than this, beside the native program.
+LIMIT = 1.05
+
+
+def ratio(converted, native):
+    value = converted / native if native else float("inf")
+    return f"{value:6.2f}{'!' if value > LIMIT else ' '}"
+
+
+def report(chosen, rounds):
+    """The table, with the medians of all rounds."""
+    print(f"{'server':18} {'rounds':>6} {'native us':>9} {'us':>7} {'ratio':>6}    {'MiB':>6} {'MiB':>6} {'ratio':>6}")
+    for name in chosen:
+        if not rounds[name]:
+            continue
+        (native, memory), (time, own) = [[statistics.median(part) for part in zip(*way)] for way in zip(*rounds[name])]
+        print(f"{name:18} {len(rounds[name]):6} {native:9.1f} {time:7.1f} {ratio(time, native)}   {memory:6.1f} {own:6.1f} {ratio(own, memory)}")
+
+
+def others_since(before):
+    """The share of the processors that other processes have used. `before` is an earlier result of
+    processor_times."""
+    busy, idle, own = [now - then for now, then in zip(processor_times(), before)]
+    return max(0.0, busy - own) / max(busy + idle, 1e-9)
+
+
+def processor_times():
+    """Seconds in which the machine was busy, in which it was idle, and which this script and its
+    ended children have used."""
+    with open("/proc/stat") as file:
+        user, nice, system, idle, wait, *rest = [int(word) / os.sysconf("SC_CLK_TCK") for word in file.readline().split()[1:9]]
+    return user + nice + system + sum(rest), idle + wait, sum(os.times()[:4])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("native")
@@ -267,24 +303,36 @@ def main():
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--requests", type=int, default=5000, help="to each server in a round, at least")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=9)
     options = parser.parse_args()
     clients.raise_limits()
-    chosen = options.only.split(",") if options.only else SERVERS
-    print(f"{'server':12} {'native us':>9} {'us':>7} {'ratio':>6}   {'MiB':>6} {'MiB':>6} {'ratio':>6}", flush=True)
-    failed = False
-    for name in chosen:
-        folders = (options.native, options.converted)
-        if not all(os.path.exists(os.path.join(folder, name)) for folder in folders):
-            print(f"{name:12} is not in both folders")
-            continue
-        try:
-            rounds = [[serve(name, folder, options) for folder in folders] for _ in range(options.rounds)]
-        except clients.Failure as failure:
-            print(failure, flush=True)
-            failed = True
-            continue
-        (native, memory), (time, own) = [[statistics.median(part) for part in zip(*way)] for way in zip(*rounds)]
-        print(f"{name:12} {native:9.1f} {time:7.1f} {time / native:6.2f}   {memory:6.1f} {own:6.1f} {own / memory:6.2f}", flush=True)
+    folders = (options.native, options.converted)
+    chosen, rounds, failed = [], {}, False
+    for name in options.only.split(",") if options.only else SERVERS:
+        if all(os.path.exists(os.path.join(folder, name)) for folder in folders):
+            chosen.append(name)
+            rounds[name] = []
+        else:
+            print(f"{name:18} is not in both folders")
+    end, before = time.monotonic() + 60 * options.minutes, processor_times()
+    for number in range(options.rounds):
+        for name in list(chosen):
+            if number > 0 and time.monotonic() > end:
+                continue
+            # Neither program always comes first.
+            order = folders if number % 2 == 0 else folders[::-1]
+            try:
+                measured = {folder: serve(name, folder, options) for folder in order}
+            except clients.Failure as failure:
+                print(failure, flush=True)
+                chosen.remove(name)
+                failed = True
+                continue
+            rounds[name].append([measured[folder] for folder in folders])
+    report(chosen, rounds)
+    share = others_since(before)
+    if share > 0.1:
+        print(f"busy machine: other programs used {share:.0%} of the processors")
     sys.exit(failed)
 
 

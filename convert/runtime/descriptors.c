@@ -57,8 +57,15 @@ struct rt_int rt_connect(int fd, const struct sockaddr *to, socklen_t length) {
 
 /* ---- Several descriptors ----
  *
- * The masks of ppoll, pselect and epoll_pwait are for signals that come to the calling thread. A
- * task's signals come to its loop, so the runtime ignores the masks. */
+ * A wait with a mask of signals that is not the task's needs a thread of its own: only a thread can
+ * change its mask and wait in one step. So a side thread makes these calls of ppoll, pselect and
+ * epoll_pwait. */
+
+static bool has_own_mask(const sigset_t *mask) { return mask && on_loop() && !mask_is(self, mask); }
+
+static struct rt_int masked_call(long number, const long arguments[6]) {
+    return (struct rt_int){call_aside_begin(self, number, arguments), 0};
+}
 
 struct rt_int rt_poll(struct pollfd *entries, nfds_t count, int limit) {
     return INT_CALL(poll(entries, count, limit), SYS_poll, WORD(entries), WORD(count), limit);
@@ -74,17 +81,25 @@ static const struct timespec *copy(const struct timespec *limit) {
 }
 
 struct rt_int rt_ppoll(struct pollfd *entries, nfds_t count, const struct timespec *limit, const sigset_t *mask) {
+    if (has_own_mask(mask)) return masked_call(SYS_ppoll, WORDS(WORD(entries), WORD(count), WORD(copy(limit)), WORD(mask), sizeof(long)));
     return INT_CALL(ppoll(entries, count, limit, mask), SYS_ppoll, WORD(entries), WORD(count), WORD(copy(limit)), 0, sizeof(long));
 }
 struct rt_int rt_select(int count, fd_set *in, fd_set *out, fd_set *other, struct timeval *limit) {
     return INT_CALL(select(count, in, out, other, limit), SYS_select, count, WORD(in), WORD(out), WORD(other), WORD(limit));
 }
 struct rt_int rt_pselect(int count, fd_set *in, fd_set *out, fd_set *other, const struct timespec *limit, const sigset_t *mask) {
+    if (has_own_mask(mask)) {
+        struct rare *rare = rare_of(self);
+        rare->masked[0] = WORD(mask);
+        rare->masked[1] = sizeof(long);
+        return masked_call(SYS_pselect6, WORDS(count, WORD(in), WORD(out), WORD(other), WORD(copy(limit)), WORD(rare->masked)));
+    }
     return INT_CALL(pselect(count, in, out, other, limit, mask), SYS_pselect6, count, WORD(in), WORD(out), WORD(other), WORD(copy(limit)), 0);
 }
 struct rt_int rt_epoll_wait(int fd, struct epoll_event *events, int count, int limit) {
     return INT_CALL(epoll_wait(fd, events, count, limit), SYS_epoll_wait, fd, WORD(events), count, limit);
 }
 struct rt_int rt_epoll_pwait(int fd, struct epoll_event *events, int count, int limit, const sigset_t *mask) {
+    if (has_own_mask(mask)) return masked_call(SYS_epoll_pwait, WORDS(fd, WORD(events), count, limit, WORD(mask), sizeof(long)));
     return INT_CALL(epoll_pwait(fd, events, count, limit, mask), SYS_epoll_wait, fd, WORD(events), count, limit);
 }

@@ -47,6 +47,7 @@ struct rare {
     struct running_once *once;  /* routines of pthread_once that this task runs, innermost first */
     unsigned long used, since;  /* processor.c: in nanoseconds */
     struct timespec time;       /* of a wait whose system call has no room for it */
+    long masked[2];             /* the last argument of pselect6: a mask and its size */
     unsigned long mask;         /* of signals, as the kernel has it */
     unsigned long pending;      /* signals for the task that it blocks: see signals.c */
     unsigned long queued;       /* of those, the ones with a value */
@@ -196,6 +197,8 @@ void tasks_after_fork(bool child);
 void suspend(struct task *, void (*resume)(struct rt_handle *));
 void complete(struct task *, long value);
 struct rt_ssize call_begin(struct task *, enum shape, long number, const long arguments[6]);
+/* A side thread makes the call, whatever the engine could do. */
+struct rt_handle *call_aside_begin(struct task *, long number, const long arguments[6]);
 /* Puts the task behind the ready tasks. `resume` is its next turn. */
 void give_way(struct task *, void (*resume)(struct rt_handle *));
 /* Gives way after a call. The task then gets the call's value. */
@@ -254,10 +257,15 @@ void once_after_fork(void);
 /* The present mask of this thread of a loop. The engine changes it where the thread waits. */
 extern _Thread_local unsigned long thread_mask;
 void mask_inherit(struct task *);
+/* Whether this is the mask of the task. */
+bool mask_is(struct task *, const sigset_t *);
 /* Count the mask of a task among those of all tasks. */
 void mask_begins(struct task *);
 void mask_ends(struct task *);
 void mask_apply(struct task *);
+/* This thread of a loop has run the task, and now lets go of it. From now on the thread blocks what
+ * all other tasks block. */
+void mask_without(struct task *);
 void mask_of_loop(bool first);
 /* The mask of a side thread that works for the task, or for none (NULL). */
 void mask_of_side(struct task *);

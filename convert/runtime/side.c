@@ -60,6 +60,7 @@ static void torn(void *argument) {
     set_bits(&task->state, UNCANCELLABLE);
     leave_turn(task);
     behalf = NULL;
+    mask_of_side(NULL);
     to_loop(task);
 }
 
@@ -213,6 +214,7 @@ static struct side *take_idle(void) {
 }
 
 void side_begin(struct task *task) {
+    mask_without(task);
     pthread_mutex_lock(&lock);
     struct side *side = take_idle();
     if (!side) count++;

@@ -5,7 +5,8 @@
  *
  * A signal for the process goes to any thread of the program that does not block it. A thread of a
  * loop that waits stands for all tasks: it blocks what every task blocks, and all signals without a
- * task. A side thread without a call blocks all signals.
+ * task. A side thread without a call blocks all signals. A thread blocks these signals before
+ * others can see that its task has ended or has gone elsewhere.
  *
  * A signal for a task that blocks it waits in the task's rare part, because the loop's thread will
  * have other masks. The thread that runs the task gets the signal when the task unblocks it. A side
@@ -44,6 +45,12 @@ static unsigned long mask_of(struct task *task) {
     return task->flags & MASKED ? load(&task->rare->mask) : loops[task->loop].base;
 }
 
+bool mask_is(struct task *task, const sigset_t *set) {
+    unsigned long mask;
+    memcpy(&mask, set, sizeof mask);
+    return ((mask ^ mask_of(task)) & ALL) == 0;
+}
+
 /* ---- The masks of all tasks ---- */
 
 /* The number of tasks with each mask. A program has few different masks. If it has more, the
@@ -65,11 +72,12 @@ static unsigned *count_of(unsigned long mask) {
     return &beyond;
 }
 
-/* What every task blocks. */
-static unsigned long blocked_by_all(void) {
-    unsigned long mask = load(&beyond) ? 0 : ALL;
+/* What every task blocks. `except` is NULL, or the count of the mask of a task that is left out. */
+static unsigned long blocked_by_all(const unsigned *except) {
+    unsigned long mask = load(&beyond) > (except == &beyond) ? 0 : ALL;
     for (size_t index = 0; index < sizeof masks / sizeof *masks && load(&masks[index].opened); index++) {
-        if (__atomic_load_n(&masks[index].count, __ATOMIC_SEQ_CST)) mask &= ~masks[index].opened;
+        unsigned *count = &masks[index].count;
+        if (__atomic_load_n(count, __ATOMIC_SEQ_CST) > (except == count)) mask &= ~masks[index].opened;
     }
     return mask;
 }
@@ -79,11 +87,11 @@ static unsigned long blocked_by_all(void) {
 static void publish(void) {
     static unsigned long published; /* the complement of the mask; 0: none yet */
     if (!__atomic_load_n(&masks_differ, __ATOMIC_RELAXED)) return;
-    unsigned long mask = blocked_by_all();
+    unsigned long mask = blocked_by_all(NULL);
     while (load(&published) != ~mask) {
         engine(ENGINE_MASK, mask);
         store(&published, ~mask);
-        mask = blocked_by_all();
+        mask = blocked_by_all(NULL);
     }
 }
 
@@ -106,6 +114,7 @@ void mask_begins(struct task *task) {
 }
 
 void mask_ends(struct task *task) {
+    mask_without(task);
     __atomic_sub_fetch(count_of(mask_of(task)), 1, __ATOMIC_SEQ_CST);
     publish();
 }
@@ -129,6 +138,14 @@ void mask_of_loop(bool first) {
 void mask_apply(struct task *task) {
     if (!__atomic_load_n(&masks_differ, __ATOMIC_RELAXED)) return;
     unsigned long wanted = mask_of(task);
+    if (wanted == thread_mask) return;
+    thread_mask = wanted;
+    change(wanted);
+}
+
+void mask_without(struct task *task) {
+    if (!__atomic_load_n(&masks_differ, __ATOMIC_RELAXED)) return;
+    unsigned long wanted = thread_mask | blocked_by_all(count_of(mask_of(task)));
     if (wanted == thread_mask) return;
     thread_mask = wanted;
     change(wanted);

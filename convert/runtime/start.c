@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -58,6 +59,73 @@ static void find_entry(void *library) {
     if (entry) engine_entry = *entry;
 }
 
+/* ---- Memory ----
+ *
+ * The file in memory is the process's own, and all processes of the program share the executable.
+ * So what nobody writes is mapped from the executable. The rest of the file goes. */
+
+enum { PAGE = 4096 };
+
+static uintptr_t page_after(uintptr_t place) { return (place + PAGE - 1) & -(uintptr_t)PAGE; }
+
+struct place {
+    uintptr_t address;
+    off_t offset; /* in the executable; -1: not found */
+};
+
+/* dl_iterate_phdr calls this for the executable first. */
+static int find_in_executable(struct dl_phdr_info *object, size_t size, void *argument) {
+    struct place *place = argument;
+    (void)size;
+    for (unsigned index = 0; index < object->dlpi_phnum; index++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[index];
+        uintptr_t within = place->address - object->dlpi_addr - part->p_vaddr;
+        if (part->p_type == PT_LOAD && within < part->p_filesz) place->offset = part->p_offset + within;
+    }
+    return 1;
+}
+
+/* Opens the executable, if the engine is at this place in it. Its path may lead to another file. */
+static int open_executable(off_t offset) {
+    char found[sizeof(ElfW(Ehdr))];
+    int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return -1;
+    if (pread(file, found, sizeof found, offset) == sizeof found && !memcmp(found, duality_engine_image, sizeof found)) return file;
+    close(file);
+    return -1;
+}
+
+static void share_engine(int file, void *library) {
+    struct place place = {(uintptr_t)duality_engine_image, -1};
+    struct link_map *loaded;
+    dl_iterate_phdr(find_in_executable, &place);
+    if (place.offset < 0 || place.offset % PAGE || dlinfo(library, RTLD_DI_LINKMAP, &loaded)) return;
+    int executable = open_executable(place.offset);
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)duality_engine_image;
+    const ElfW(Phdr) *parts = (const ElfW(Phdr) *)(duality_engine_image + header->e_phoff);
+    size_t size = duality_engine_image_end - duality_engine_image, written = size, end = 0;
+    for (unsigned index = 0; executable >= 0 && index < header->e_phnum; index++) {
+        const ElfW(Phdr) *part = &parts[index];
+        if (part->p_type != PT_LOAD) continue;
+        size_t skipped = part->p_offset % PAGE, offset = part->p_offset - skipped;
+        char *start = (char *)loaded->l_addr + part->p_vaddr - skipped;
+        bool shared = !(part->p_flags & PF_W);
+        if (shared) {
+            int protection = (part->p_flags & PF_R ? PROT_READ : 0) | (part->p_flags & PF_X ? PROT_EXEC : 0);
+            shared = mmap(start, skipped + part->p_filesz, protection, MAP_PRIVATE | MAP_FIXED, executable, place.offset + offset) == start;
+        }
+        if (!shared && offset < written) written = offset;
+        if (!shared && part->p_offset + part->p_filesz > end) end = part->p_offset + part->p_filesz;
+    }
+    if (executable < 0) return;
+    close(executable);
+    fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, written);
+    if (page_after(end) < size) fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, page_after(end), size);
+    /* The copy above has read the engine in the executable. */
+    uintptr_t first = page_after(place.address), last = (place.address + size) & -(uintptr_t)PAGE;
+    madvise((void *)first, last - first, MADV_DONTNEED);
+}
+
 static void load_engine(void) {
     size_t size = duality_engine_image_end - duality_engine_image, done = 0;
     if (size == 0) give_up("the program has no engine: link it again with `duality cc`");
@@ -82,6 +150,7 @@ static void load_engine(void) {
     char name[40];
     snprintf(name, sizeof name, "/proc/%d/fd/%d", getpid(), file);
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library) share_engine(file, library);
     close(file);
     if (!library) {
         fprintf(stderr, "duality cc: the engine cannot be loaded: %s\n", dlerror());

@@ -327,8 +327,8 @@ _Noreturn static void make_room(struct task *task) {
     pthread_t larger;
     if (loop_thread(loop, &larger)) give_up("no thread with a larger stack: the limit of threads or of memory is reached (ulimit -u, -v)");
     store(&loop->thread, larger);
-    engine(ENGINE_READY, task, loop - loops, 0l);
     mask_of_side(NULL);
+    engine(ENGINE_READY, task, loop - loops, 0l);
     unsigned never = 0;
     for (;;) block_at(&never, 0, 0);
 }

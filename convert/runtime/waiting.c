@@ -130,6 +130,15 @@ static void call_made_aside(struct rt_handle *handle) {
     complete(self, value_of(self, self->engine.number));
 }
 
+struct rt_handle *call_aside_begin(struct task *task, long number, const long arguments[6]) {
+    if (is_cancelled(task)) return leave(task, PTHREAD_CANCELED);
+    task->shape = SHAPE_ERRNO;
+    task->engine.number = number;
+    memcpy(task->engine.arguments, arguments, sizeof task->engine.arguments);
+    side_call(task, call_aside, task, call_made_aside);
+    return &task->waiter;
+}
+
 static void call_again(struct rt_handle *);
 
 /* Returns true if the call is complete. */

@@ -73,6 +73,62 @@ static void *forks(void *argument) {
     CHECK(waitpid(child, &status, 0) == child);
     return (void *)(long)(WIFEXITED(status) ? WEXITSTATUS(status) : 100);
 }
+/* Threads that accept SIGUSR1 and end: at their end, and cancelled on a side stack. */
+static void *ends_at_once(void *argument) {
+    mask(SIG_UNBLOCK, SIGUSR1);
+    WAIT();
+    return NULL;
+}
+static void *ends_aside(void *argument) {
+    sigset_t set = set_of(SIGUSR2);
+    mask(SIG_UNBLOCK, SIGUSR1);
+    WAIT();
+    sem_post(&ready);
+    sigwaitinfo(&set, NULL);
+    return NULL;
+}
+/* Blocks SIGUSR1 again on a side stack, since the function calls setjmp. */
+NOINLINE static void blocks_aside(void) {
+    jmp_buf place;
+    if (setjmp(place)) return;
+    mask(SIG_BLOCK, SIGUSR1);
+    sem_post(&ready);
+    while (!atomic_load(&ends)) usleep(500);
+    longjmp(place, 1);
+}
+static void *goes_aside(void *argument) {
+    mask(SIG_UNBLOCK, SIGUSR1);
+    WAIT();
+    blocks_aside();
+    return NULL;
+}
+/* No thread accepts the signal: it is pending until main takes it. */
+static void is_left_to_main(void) {
+    sigset_t set = set_of(SIGUSR1);
+    kill(getpid(), SIGUSR1);
+    CHECK(sigtimedwait(&set, NULL, &(struct timespec){5, 0}) == SIGUSR1);
+}
+static void accept_and_end(void) {
+    pthread_t thread;
+    for (int round = 0; round < 200; round++) {
+        run(ends_at_once, NULL);
+        is_left_to_main();
+    }
+    for (int round = 0; round < 50; round++) {
+        pthread_create(&thread, NULL, ends_aside, NULL);
+        sem_wait(&ready);
+        CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, NULL) == 0);
+        is_left_to_main();
+    }
+    for (int round = 0; round < 50; round++) {
+        atomic_store(&ends, false);
+        pthread_create(&thread, NULL, goes_aside, NULL);
+        sem_wait(&ready);
+        is_left_to_main();
+        atomic_store(&ends, true);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+}
 static void from_outside(int signal) {
     pid_t child = fork();
     if (child == 0) _exit(kill(getppid(), signal));
@@ -125,12 +181,14 @@ int main(void) {
     printf("inherited %ld, child %ld\n", (long)run(inherits, NULL), (long)run(forks, NULL));
     atomic_store(&ends, true);
     for (int index = 0; index < 7; index++) pthread_join(threads[index], NULL);
+    accept_and_end();
     /* No converted thread is left. */
     kill(getpid(), SIGUSR1);
     usleep(5000);
     CHECK(came == 2 && is_pending(SIGUSR1));
     mask(SIG_UNBLOCK, SIGUSR1);
     CHECK(came == 3 && by_main == 2);
+    printf("ends\n");
     fflush(stdout);
     /* The mask goes through exec. */
     if (fork() == 0) {

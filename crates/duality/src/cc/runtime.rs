@@ -69,11 +69,12 @@ const SOURCES: &[(&str, &str)] = sources![
 const CONTRACT: (&str, &str) =
     ("duality_convert.h", include_str!("../../../../convert/contract/duality_convert.h"));
 
-/// The engine as an object, in which `start.c` finds the engine.
+/// The engine as an object, in which `start.c` finds the engine. Whole pages of the executable can
+/// be mapped.
 const IMAGE: &str = "\
     .section .rodata
     .globl duality_engine_image, duality_engine_image_end
-    .balign 16
+    .balign 4096
 duality_engine_image:
     .incbin \"engine.so\"
 duality_engine_image_end:

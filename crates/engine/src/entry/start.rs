@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::HEAP;
 use crate::calls::{futex, rseq};
 use crate::descriptors::engine_files;
 use crate::descriptors::registry;
@@ -94,6 +95,8 @@ fn begin(vdso: usize, capabilities: usize) {
     if let Err(site) = patching::patch_loaded() {
         patching::refuse(&site);
     }
+    // The search for system calls needed more memory than the engine will.
+    HEAP.give_back();
     set_in_engine(false);
     ENTRY.store(duality_entry as *const () as usize, Ordering::Relaxed);
 }

@@ -53,6 +53,24 @@ impl Heap {
         self.with_lock(work)
     }
 
+    /// Gives the memory of large free blocks back to the kernel, except for their first page. The
+    /// blocks stay free.
+    pub(crate) fn give_back(&self) {
+        self.with_lock(|| {
+            for (class, first) in self.free.iter().enumerate() {
+                let (bytes, mut block) = (SMALLEST << class, first.get());
+                while bytes > PAGE && block != 0 {
+                    // SAFETY: the pages are free, and only the first word of a free block is read:
+                    // the address of the next one.
+                    block = unsafe {
+                        sys::advise(block + PAGE, bytes - PAGE, libc::MADV_DONTNEED);
+                        *(block as *const usize)
+                    };
+                }
+            }
+        });
+    }
+
     fn take(&self, class: usize) -> usize {
         let free = self.free[class].get();
         if free != 0 {
@@ -164,6 +182,18 @@ mod tests {
                     blocks.push((block as usize, layout.size()));
                 }
             }
+        }
+        // Free blocks are as good as before without their memory.
+        // SAFETY: the layout is not empty, and each block is given back once.
+        unsafe {
+            let layout = Layout::from_size_align(40_000, 8).expect("valid");
+            let both = [heap.alloc(layout), heap.alloc(layout)];
+            both.iter().for_each(|&block| block.write_bytes(7, layout.size()));
+            both.iter().for_each(|&block| heap.dealloc(block, layout));
+            heap.give_back();
+            assert_eq!(both[1].add(PAGE).read(), 0);
+            let again = [heap.alloc(layout), heap.alloc(layout)];
+            assert_eq!(again, [both[1], both[0]]);
         }
         blocks.sort_unstable();
         assert!(blocks.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
