@@ -4,6 +4,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use duality_conformance::programs::finish;
 
@@ -105,4 +107,45 @@ fn without_the_cache_nothing_is_written() {
     let cache = tempfile::tempdir().expect("a folder");
     sites(cache.path(), &["--no-cache"]);
     assert_eq!(files(cache.path()), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn the_folder_stays_bounded() {
+    /// As in the engine: the most files that stay.
+    const MOST: usize = 256;
+    let cache = tempfile::tempdir().expect("a folder");
+    let folder = cache.path().join("duality/sites");
+    fs::create_dir_all(&folder).expect("writable");
+    let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    let year_ago = hour_ago - Duration::from_secs(365 * 24 * 3600);
+    let file = |name: &str, written: SystemTime| {
+        let path = folder.join(name);
+        let file = fs::File::create(&path).expect("writable");
+        file.set_modified(written).expect("changed");
+        path
+    };
+    let recent: Vec<PathBuf> =
+        (0..2 * MOST).map(|at| file(&format!("{at:040x}"), hour_ago)).collect();
+    let old = file(&"f".repeat(40), year_ago);
+    let left_half_written = file(&format!("{}.abcdefgh", "e".repeat(40)), year_ago);
+    let of_another = file("notes", year_ago);
+    let folder_of_another = folder.join("d".repeat(40));
+    fs::create_dir(&folder_of_another).expect("writable");
+    // Several processes look at the folder at once.
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| sites(cache.path(), &[]));
+        }
+    });
+    assert!(!old.exists() && !left_half_written.exists());
+    assert!(of_another.exists() && folder_of_another.exists());
+    let others = 2;
+    assert_eq!(files(cache.path()).len(), MOST + others);
+    // What was written just now stays.
+    let stay = recent.iter().filter(|path| path.exists()).count();
+    assert!((MOST - 10..MOST).contains(&stay), "{stay} of the older files");
+    let written = |path: &PathBuf| path.metadata().and_then(|status| status.modified()).ok();
+    let before: Vec<_> = files(cache.path()).iter().map(written).collect();
+    sites(cache.path(), &[]);
+    assert_eq!(files(cache.path()).iter().map(written).collect::<Vec<_>>(), before);
 }

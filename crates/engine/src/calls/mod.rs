@@ -4,12 +4,13 @@
 //! ```text
 //!   transfer positioned connections attempts  bytes  files mappings task_folder  numbers, memory, /proc
 //!   polling select masked rings socket_timeouts  waits  futex shared_memory rseq   locks and joins
-//!   processes children threads tasks clocks  lives  signals credentials namespaces  masks, users
+//!   processes children threads attributes tasks clocks  lives  signals credentials namespaces  masks, users
 //! ```
 //!
 //! A call reads and writes the program's memory by `kernel/user.rs` alone, and waits by `schedule`.
 
 pub(crate) mod attempts;
+pub(crate) mod attributes;
 pub(crate) mod children;
 pub(crate) mod clocks;
 pub(crate) mod connections;

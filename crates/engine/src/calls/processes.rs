@@ -14,6 +14,7 @@ use crate::entry::settings;
 use crate::kernel::lock::{Held, Locked, lock};
 use crate::kernel::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
 use crate::kernel::user;
+use crate::schedule::attributes;
 use crate::schedule::helpers;
 use crate::schedule::idle;
 use crate::schedule::loops;
@@ -225,8 +226,17 @@ fn prepare(locked: &mut Locked, request: &Request, child: ThreadRef) -> Result<(
     let held = locked.held();
     child.name.set(held, parent.name.get(held));
     child.affinity.set(held, parent.affinity.get(held));
-    child.nice.set(held, parent.nice.get(held));
+    let inherited = attributes::inherited(locked, parent);
+    child.attributes.set(locked.held(), inherited);
     child.stack_end.set(STACKS.of(locked).end_of(request.stack_end));
+    // clone(2) does not say how long the stack is. Calls from farther down are right, too.
+    const MOSTLY: usize = 256 << 10;
+    let low = if request.stack_end == 0 {
+        request.stack.saturating_sub(MOSTLY)
+    } else {
+        request.stack_end
+    };
+    child.set_stack(low..request.stack);
 
     let id = child.id.get();
     if asks(libc::CLONE_PARENT_SETTID) {
@@ -301,6 +311,12 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
         futex::remove(locked, other);
         thread::remove(locked, other);
     }
+    attributes::become_child(locked, thread);
+    let affinity = thread.affinity.get(locked.held());
+    MAIN.affinity.set(locked.held(), [0; 2]);
+    if affinity != [0, 0] {
+        sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), &affinity);
+    }
     if !thread.is(&MAIN) {
         inherit(locked.held(), thread);
         thread::remove(locked, thread);
@@ -335,6 +351,8 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
 /// The main thread's place is taken by the thread that forked.
 fn inherit(held: Held<'_>, thread: &Thread) {
     MAIN.fs.set(thread.fs.get());
+    // This may be executing on the thread's stack of the engine.
+    MAIN.take_stacks_of(thread);
     MAIN.clear_id.set(thread.clear_id.get());
     MAIN.robust_list.set(thread.robust_list.get());
     MAIN.mask.set(thread.mask.get());
@@ -343,12 +361,7 @@ fn inherit(held: Held<'_>, thread: &Thread) {
     MAIN.name.set(held, thread.name.get(held));
     MAIN.loop_number.set(thread.loop_number.get());
     MAIN.turn.set(thread.turn.get());
-    MAIN.nice.set(held, thread.nice.get(held));
     MAIN.mask_word.set(thread.mask_word.get());
-    let affinity = thread.affinity.get(held);
-    if affinity != [0, 0] {
-        sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), &affinity);
-    }
 }
 
 /// execve(2) and execveat(2): the new program runs with the engine, if the settings say so.

@@ -2,13 +2,15 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::calls::attributes;
 use crate::descriptors::ring;
 use crate::entry::frame::Frame;
 use crate::entry::settings;
-use crate::kernel::lock::lock;
+use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{self, EINVAL, failed, sys};
 use crate::kernel::user;
 use crate::schedule::every_worker;
+use crate::schedule::helpers;
 use crate::schedule::thread::{self, MAIN, ThreadRef, is_ours};
 use crate::schedule::worker::{current, worker};
 
@@ -85,13 +87,34 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
             let name = thread.name.get(lock().held());
             user::write(frame.rsi, &u128::from_ne_bytes(name)).map_or_else(|fault| fault, |()| 0)
         }
+        libc::PR_GET_TIMERSLACK => attributes::timer_slack(frame),
+        libc::PR_SET_TIMERSLACK => attributes::set_timer_slack(frame),
         // set_tid_address(2): the word that is cleared when the thread ends.
         libc::PR_GET_TID_ADDRESS => {
             user::write(frame.rsi, &thread.clear_id.get()).map_or_else(|fault| fault, |()| 0)
         }
+        option if OF_CREDENTIALS.contains(&option) => {
+            let result = frame.pass();
+            if !failed(result) {
+                helpers::retire();
+                every_worker::everywhere(frame.number(), frame.arguments());
+            }
+            result
+        }
         _ => frame.pass(),
     }
 }
+
+/// Options of prctl(2) that change the credentials of a thread. As for users and groups, all threads
+/// have the same here: a thread that has given up a privilege must not get it back from the next
+/// worker.
+const OF_CREDENTIALS: [i32; 5] = [
+    libc::PR_SET_KEEPCAPS,
+    libc::PR_SET_SECUREBITS,
+    libc::PR_CAPBSET_DROP,
+    libc::PR_CAP_AMBIENT,
+    libc::PR_SET_NO_NEW_PRIVS,
+];
 
 /// seccomp(2): from here on, the program's filter also applies to the engine's calls.
 pub(crate) fn seccomp(frame: &mut Frame) -> isize {
@@ -158,55 +181,6 @@ pub(crate) fn about_process(frame: &mut Frame) -> isize {
     }
 }
 
-/// Calls with a thread as their second argument, if the first argument says so: getpriority(2),
-/// ioprio_get(2), and similar.
-pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
-    match translated(frame.rsi) {
-        Some(id) => {
-            let mut other = *frame;
-            other.rsi = id;
-            other.pass()
-        }
-        None => sys::ESRCH,
-    }
-}
-
-/// getpriority(2): a thread's priority stays what it asked for, whatever worker runs it. The kernel
-/// counts from 20 down.
-pub(crate) fn getpriority(frame: &mut Frame) -> isize {
-    let asked = own_thread(frame).and_then(|thread| thread.nice.get(lock().held()));
-    asked.map_or_else(|| about_kind_and_thread(frame), |nice| 20 - nice as isize)
-}
-
-/// setpriority(2): changes the priority of the worker. The engine remembers what the thread asked
-/// for.
-pub(crate) fn setpriority(frame: &mut Frame) -> isize {
-    let Some(thread) = own_thread(frame) else { return about_kind_and_thread(frame) };
-    let before = 20 - sys!(SYS_getpriority, libc::PRIO_PROCESS, 0) as i32;
-    let result = about_kind_and_thread(frame);
-    if !failed(result) {
-        let mut locked = lock();
-        let mut each = thread::each(&mut locked);
-        while let Some(other) = each.next(locked.held()) {
-            let nice = other.nice.get(locked.held()).unwrap_or(before);
-            other.nice.set(locked.held(), Some(nice));
-        }
-        thread.nice.set(locked.held(), Some((frame.rdx as i32).clamp(-20, 19)));
-    }
-    result
-}
-
-/// The thread of ours that a call on priorities names.
-fn own_thread(frame: &Frame) -> Option<ThreadRef> {
-    if frame.rdi as u32 != libc::PRIO_PROCESS {
-        return None;
-    }
-    match frame.rsi as i32 {
-        0 => Some(current()),
-        id => thread::find(&mut lock(), id),
-    }
-}
-
 /// The kernel's number for a thread. For a living thread of ours, the number is zero, which means
 /// the caller.
 fn translated(id: usize) -> Option<usize> {
@@ -217,15 +191,23 @@ fn translated(id: usize) -> Option<usize> {
 }
 
 /// sched_setaffinity(2): a thread of ours runs wherever its worker runs. The engine remembers the
-/// CPUs that the thread asked for.
+/// CPUs that the thread asked for. If the program has one thread, all workers get them.
 pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
-    let own = frame.rdi == 0 && !current().is(&MAIN);
-    if !own && !is_ours(i64::from(frame.rdi as i32)) {
-        return frame.pass();
-    }
     let mut locked = lock();
-    let thread = if own { Some(current()) } else { thread::find(&mut locked, frame.rdi as i32) };
-    let Some(thread) = thread else { return sys::ESRCH };
+    let Some(thread) = named(&mut locked, frame.rdi) else {
+        drop(locked);
+        return about_thread(frame);
+    };
+    if thread::is_alone(&mut locked) {
+        thread.affinity.set(locked.held(), [0; 2]);
+        drop(locked);
+        let arguments = [0, frame.rsi, frame.rdx, 0, 0, 0];
+        let result = frame.with(frame.number(), arguments).pass();
+        if !failed(result) {
+            every_worker::everywhere(frame.number(), arguments);
+        }
+        return result;
+    }
     let mut asked = [0u64; 2];
     let words = (frame.rsi / 8).min(2);
     if let Err(fault) = user::read_slice(frame.rdx, &mut asked[..words]) {
@@ -237,6 +219,11 @@ pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
     };
     thread.affinity.set(locked.held(), usable);
     0
+}
+
+/// The living thread of ours that a call names.
+fn named(locked: &mut Locked, id: usize) -> Option<ThreadRef> {
+    if id as i32 == 0 { Some(current()) } else { thread::find(locked, id as i32) }
 }
 
 /// The requested CPUs that the kernel would grant. The engine finds out by a trial call.
@@ -255,10 +242,8 @@ fn usable_affinity(asked: [u64; 2]) -> Result<[u64; 2], isize> {
 
 /// sched_getaffinity(2)
 pub(crate) fn sched_getaffinity(frame: &mut Frame) -> isize {
-    let own = frame.rdi == 0 && !current().is(&MAIN);
     let mut locked = lock();
-    let thread = if own { Some(current()) } else { thread::find(&mut locked, frame.rdi as i32) };
-    let asked = thread.filter(|thread| !thread.is(&MAIN));
+    let asked = named(&mut locked, frame.rdi);
     let asked = asked.map_or([0, 0], |thread| thread.affinity.get(locked.held()));
     drop(locked);
     let result = about_thread(frame);

@@ -14,6 +14,10 @@
 //!   │ dispatch …            │
 //! ```
 //!
+//! If `rsp` is not in the thread's stack, the memory beneath it may be anything of the program's.
+//! The frame is then on a stack of the engine (`schedule/aside.rs`), and nothing beneath `rsp`
+//! changes.
+//!
 //! The entry describes itself as a signal handler's frame, so unwinders pass it. The caller of the
 //! frame is the instruction after the call in libc.
 //!
@@ -40,7 +44,10 @@ global_asm!(
     ".cfi_escape 0x10, 0x0e, 0x02, 0x77, 0x08",
     ".cfi_escape 0x10, 0x0f, 0x02, 0x77, 0x00",
     "movl $1, %gs:{in_engine}",
-    "mov %rsp, %r11",
+    "mov %gs:{current}, %r11",
+    "cmp {stack_low}(%r11), %rsp", "jb 20f",
+    "cmp {stack_high}(%r11), %rsp", "ja 20f",
+    "21: mov %rsp, %r11",
     "lea -272(%rsp), %rsp",
     "and $-16, %rsp",
     "mov %r15, (%rsp)", "mov %r14, 8(%rsp)", "mov %r13, 16(%rsp)", "mov %r12, 24(%rsp)",
@@ -57,6 +64,59 @@ global_asm!(
     "mov 64(%rsp), %r10", "mov 72(%rsp), %rdx", "mov 80(%rsp), %rsi", "mov 88(%rsp), %rdi",
     "mov 104(%rsp), %rcx", "mov 112(%rsp), %rsp",
     "jmp *%rcx",
+
+    // The stack pointer is not in the thread's stack: see `schedule/aside.rs`. The child of a vfork
+    // shares the worker and its thread with the parent, but not their stacks.
+    "20: cmpl $0, %gs:{vfork_parent}", "jne 21b",
+    "mov {aside_end}(%r11), %r11",
+    "test %r11, %r11", "jz 24f",
+    "mov %rsp, -144(%r11)",
+    "lea -256(%r11), %rsp",
+    "22: mov %r15, (%rsp)", "mov %r14, 8(%rsp)", "mov %r13, 16(%rsp)", "mov %r12, 24(%rsp)",
+    "mov %rbp, 32(%rsp)", "mov %rbx, 40(%rsp)", "mov %r9, 48(%rsp)", "mov %r8, 56(%rsp)",
+    "mov %r10, 64(%rsp)", "mov %rdx, 72(%rsp)", "mov %rsi, 80(%rsp)", "mov %rdi, 88(%rsp)",
+    "mov %rax, 96(%rsp)", "mov %rcx, 104(%rsp)", "mov %rcx, 120(%rsp)",
+    "mov -10(%rcx), %r11", "mov %r11, 128(%rsp)",
+    "cld",
+    "mov %rsp, %rdi",
+    "call {dispatch_aside}",
+    // rdx: the engine's mark is as the way back needs it. Otherwise the mark stays until the stack
+    // of the engine is left. A signal that came before that is handled by another round.
+    "23: test %rdx, %rdx", "jnz duality_exit",
+    "mov (%rsp), %r15", "mov 8(%rsp), %r14", "mov 16(%rsp), %r13", "mov 24(%rsp), %r12",
+    "mov 32(%rsp), %rbp", "mov 40(%rsp), %rbx", "mov 48(%rsp), %r9", "mov 56(%rsp), %r8",
+    "mov 64(%rsp), %r10", "mov 72(%rsp), %rdx", "mov 80(%rsp), %rsi", "mov 88(%rsp), %rdi",
+    "mov 104(%rsp), %rcx", "mov 112(%rsp), %rsp",
+    "movl $0, %gs:{in_engine}",
+    "cmpl $0, %gs:{attention}",
+    "jne 25f",
+    "jmp *%rcx",
+    "25: movl $1, %gs:{in_engine}",
+    "mov %gs:{current}, %r11",
+    "mov {aside_end}(%r11), %r11",
+    "mov %rsp, -144(%r11)",
+    "lea -256(%r11), %rsp",
+    "mov %r15, (%rsp)", "mov %r14, 8(%rsp)", "mov %r13, 16(%rsp)", "mov %r12, 24(%rsp)",
+    "mov %rbp, 32(%rsp)", "mov %rbx, 40(%rsp)", "mov %r9, 48(%rsp)", "mov %r8, 56(%rsp)",
+    "mov %r10, 64(%rsp)", "mov %rdx, 72(%rsp)", "mov %rsi, 80(%rsp)", "mov %rdi, 88(%rsp)",
+    "mov %rax, 96(%rsp)", "mov %rcx, 104(%rsp)", "mov %rcx, 120(%rsp)", "movq $0, 128(%rsp)",
+    "mov %rsp, %rdi",
+    "call {finish_aside}",
+    "jmp 23b",
+    // The thread has no such stack yet. The engine makes it on the worker's own stack, which the
+    // worker has left.
+    "24: mov %gs:{worker_stack}, %r11",
+    "and $-16, %r11",
+    "mov %rsp, -16(%r11)",
+    "lea -128(%r11), %rsp",
+    "mov %rax, (%rsp)", "mov %rcx, 8(%rsp)", "mov %rdx, 16(%rsp)", "mov %rsi, 24(%rsp)",
+    "mov %rdi, 32(%rsp)", "mov %r8, 40(%rsp)", "mov %r9, 48(%rsp)", "mov %r10, 56(%rsp)",
+    "cld",
+    "call {make_aside}",
+    "mov (%rsp), %rax", "mov 8(%rsp), %rcx", "mov 16(%rsp), %rdx", "mov 24(%rsp), %rsi",
+    "mov 32(%rsp), %rdi", "mov 40(%rsp), %r8", "mov 48(%rsp), %r9", "mov 56(%rsp), %r10",
+    "mov 112(%rsp), %rsp",
+    "jmp duality_entry",
     ".cfi_endproc", ".size duality_entry, . - duality_entry",
 
     // From the kernel's shared object. The engine calls functions there too, and its own calls go
@@ -244,6 +304,15 @@ global_asm!(
     "duality_user_fault: mov $1, %eax", "ret",
     ".popsection",
     dispatch = sym crate::entry::dispatch::dispatch,
+    dispatch_aside = sym crate::entry::dispatch::dispatch_aside,
+    finish_aside = sym crate::entry::dispatch::finish_aside,
+    make_aside = sym crate::entry::dispatch::make_aside,
+    current = const crate::schedule::worker::CURRENT_OFFSET,
+    vfork_parent = const crate::schedule::worker::VFORK_PARENT_OFFSET,
+    worker_stack = const crate::schedule::worker::STACK_POINTER_OFFSET,
+    stack_low = const crate::schedule::thread::STACK_LOW_OFFSET,
+    stack_high = const crate::schedule::thread::STACK_HIGH_OFFSET,
+    aside_end = const crate::schedule::thread::ASIDE_END_OFFSET,
     thread_begins = sym crate::entry::dispatch::thread_begins,
     worker_loop = sym crate::schedule::pump::worker_loop,
     resume = sym crate::entry::dispatch::resume,

@@ -12,8 +12,9 @@ use crate::kernel::lock::Locked;
 use crate::kernel::sys::{BEGIN, RESTART, sys};
 use crate::schedule::helpers::{Interrupted, offload};
 use crate::schedule::pump;
+use crate::schedule::thread::ThreadRef;
 use crate::schedule::ticks;
-use crate::schedule::worker::{HANDLER_ENTERED, current, set_in_engine, worker};
+use crate::schedule::worker::{HANDLER_ENTERED, Worker, current, set_in_engine, worker};
 use crate::show::report;
 use crate::show::stats;
 use crate::signals::context::Context;
@@ -33,10 +34,52 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
             worker.vfork_parent.set(0);
         }
     }
+    let result = execute(frame, worker);
+    if frame.rip != frame.after {
+        // The thread goes on elsewhere: in the kernel, or at the place to which a handler's frame
+        // returns.
+        return result;
+    }
+    finish(frame, result)
+}
+
+/// What the entry needs of a call that came from a stack that is not the thread's.
+#[repr(C)]
+pub(crate) struct Outcome {
+    result: isize,
+    /// The engine's mark is as the way back needs it. Otherwise the entry takes the mark away.
+    stays: usize,
+}
+
+/// [`dispatch`], on the engine's stack for the thread.
+pub(crate) extern "C" fn dispatch_aside(frame: &mut Frame) -> Outcome {
+    let result = execute(frame, worker());
+    if frame.rip != frame.after {
+        return Outcome { result, stays: 1 };
+    }
+    finish_with_mark(frame, result)
+}
+
+/// Called when a signal came before the thread had left the engine's stack.
+pub(crate) extern "C" fn finish_aside(frame: &mut Frame) -> Outcome {
+    finish_with_mark(frame, frame.rax as isize)
+}
+
+/// Makes the engine's stack for the current thread. Without memory, the engine executes on the
+/// thread's stack, whatever that is.
+pub(crate) extern "C" fn make_aside() {
+    let thread = current();
+    if thread.aside.top(0).is_none() {
+        thread.set_stack(0..usize::MAX);
+    }
+}
+
+#[inline(always)]
+fn execute(frame: &mut Frame, worker: &Worker) -> isize {
     let thread = worker.current.get();
     thread.call.set(frame.rax as u32);
     thread.place.set(&raw const *frame as usize);
-    let result = match CLASSES.get(frame.rax) {
+    match CLASSES.get(frame.rax) {
         Some(Class::Direct) if settings::STALL.get() != 0 => timed(frame),
         Some(Class::Direct) => frame.pass(),
         Some(Class::Emulated(call)) => call(frame),
@@ -45,13 +88,7 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         }
         None if tasks::is_ours(frame.rax) => tasks::call(frame),
         None => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
-    };
-    if frame.rip != frame.after {
-        // The thread goes on elsewhere: in the kernel, or at the place to which a handler's frame
-        // returns.
-        return result;
     }
-    finish(frame, result)
 }
 
 /// Executes a call, and reports it if it took too long.
@@ -93,10 +130,7 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     loop {
         // From here on, a signal may move the thread to another worker.
         set_in_engine(false);
-        let quiet = !undelivered::any()
-            && thread.deliverable() == 0
-            && thread.mask_after.get().is_none()
-            && !matches!(result, RESTART | BEGIN);
+        let quiet = is_quiet(thread, result);
         if quiet && !flood::is_sealed() {
             return result;
         }
@@ -107,6 +141,37 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
             result = delivery::deliver_on_return(frame, result);
         }
     }
+}
+
+/// [`finish`], with the engine's mark: the entry looks at `attention` once it has taken the mark
+/// away.
+fn finish_with_mark(frame: &mut Frame, mut result: isize) -> Outcome {
+    if ticks::turn_is_over(worker()) {
+        end_turn();
+    }
+    let thread = current();
+    loop {
+        // From here on, each signal leaves a mark.
+        worker().attention.store(0, Ordering::Relaxed);
+        let quiet = is_quiet(thread, result);
+        if quiet && !flood::is_sealed() {
+            return Outcome { result, stays: 0 };
+        }
+        if quiet {
+            flood::unseal();
+        } else {
+            result = delivery::deliver_on_return(frame, result);
+        }
+    }
+}
+
+/// Whether the thread may go on: no signal waits for it, and its call is over.
+#[inline(always)]
+fn is_quiet(thread: ThreadRef, result: isize) -> bool {
+    !undelivered::any()
+        && thread.deliverable() == 0
+        && thread.mask_after.get().is_none()
+        && !matches!(result, RESTART | BEGIN)
 }
 
 /// Runs before a thread goes on from a frame in the kernel's format. The thread goes on where it

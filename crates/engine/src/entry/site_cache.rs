@@ -8,7 +8,8 @@
 //!
 //! A file is used only if it belongs to the user alone, its sum is right, and the object is the
 //! same. The bytes at each site must be in memory as they were found. Otherwise
-//! the object is searched. The engine writes a file under another name first, and renames it.
+//! the object is searched. The engine writes a file under another name first, and renames it. Then
+//! it removes old files: [`cache_bounds`].
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -16,7 +17,7 @@ use core::ffi::CStr;
 use duality_patcher::{Image, Kind, Relative, SEARCH, Site};
 use libc::Elf64_Phdr;
 
-use crate::entry::settings;
+use crate::entry::{cache_bounds, settings};
 use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, failed, sys};
 
@@ -112,7 +113,11 @@ impl Key {
         sys!(SYS_close, file);
         if written != length as isize || failed(sys!(SYS_rename, other, self.path()?)) {
             sys!(SYS_unlink, other);
+            return None;
         }
+        let mut folder = settings::cache()?;
+        folder.push(0);
+        cache_bounds::keep(CStr::from_bytes_with_nul(&folder).ok()?);
         Some(())
     }
 }

@@ -20,6 +20,7 @@ use crate::schedule::worker::{FIRST, set_in_engine};
 use crate::show::dump;
 use crate::show::inspection;
 use crate::show::report::{self, say};
+use crate::signals::context::stack_pointer;
 use crate::signals::handling;
 
 /// Entries of the auxiliary vector (getauxval(3)).
@@ -38,14 +39,15 @@ pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
 /// # Safety
 ///
 /// `environment` is the array of the process, with the auxiliary vector behind it.
-pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environment: *mut *mut u8) {
+pub unsafe extern "C" fn start(_count: usize, arguments: *mut *mut u8, environment: *mut *mut u8) {
     // This call comes before the array is shortened. SAFETY: the caller keeps the promise above.
     let auxiliary = unsafe { auxiliary_vector(environment) };
     // SAFETY: promised by the caller.
     if unsafe { settings::take(environment) }.is_none() {
         return;
     }
-    begin(auxiliary(AT_SYSINFO_EHDR), auxiliary(AT_HWCAP2));
+    // The kernel has put the arguments above the first frame.
+    begin(auxiliary(AT_SYSINFO_EHDR), auxiliary(AT_HWCAP2), arguments as usize);
 }
 
 /// Starts the engine for a converted program, which has loaded it by itself:
@@ -65,10 +67,12 @@ pub unsafe extern "C" fn duality_engine_start(
     let given = unsafe { core::ffi::CStr::from_ptr(settings) };
     settings::read(given.to_bytes());
     futex::have_one_kind();
-    begin(vdso, capabilities);
+    /// More than all frames of `main`'s callers.
+    const ABOVE: usize = 1 << 20;
+    begin(vdso, capabilities, stack_pointer() as usize + ABOVE);
 }
 
-fn begin(vdso: usize, capabilities: usize) {
+fn begin(vdso: usize, capabilities: usize, stack_high: usize) {
     if capabilities & FSGSBASE == 0 {
         say(format_args!(
             "the processor's FSGSBASE is not available: the kernel is older than Linux 5.9, or an \
@@ -87,6 +91,7 @@ fn begin(vdso: usize, capabilities: usize) {
     clock::find(vdso);
     FIRST.adopt();
     set_in_engine(true);
+    MAIN.set_stack(stack_high.saturating_sub(longest_stack())..stack_high);
     let ready = prepare();
     if let Err(error) = ready {
         say(format_args!("cannot start: error {}", -error));
@@ -99,6 +104,15 @@ fn begin(vdso: usize, capabilities: usize) {
     HEAP.give_back();
     set_in_engine(false);
     ENTRY.store(duality_entry as *const () as usize, Ordering::Relaxed);
+}
+
+/// How long the first thread's stack may become.
+fn longest_stack() -> usize {
+    const LEAST: u64 = 8 << 20;
+    const MOST: u64 = 1 << 30;
+    let mut limits = [0u64; 2];
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_STACK, 0, &mut limits);
+    limits[0].clamp(LEAST, MOST) as usize
 }
 
 /// # Safety

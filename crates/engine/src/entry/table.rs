@@ -6,8 +6,9 @@
 //! Source: `arch/x86/entry/syscalls/syscall_64.tbl` of Linux 6.18.
 
 use crate::calls::{
-    attempts, children, clocks, connections, credentials, files, futex, mappings, namespaces,
-    polling, positioned, processes, rings, select, signals, task_folder, threads, transfer,
+    attempts, attributes, children, clocks, connections, credentials, files, futex, mappings,
+    namespaces, polling, positioned, processes, rings, select, signals, task_folder, threads,
+    transfer,
 };
 use crate::entry::frame::Frame;
 use crate::schedule::helpers::Interrupted::{self, Fails, Never, Restarts};
@@ -187,12 +188,12 @@ const ROWS: &[Row] = &[
     (137, "statfs", Direct),
     (138, "fstatfs", Direct),
     (139, "sysfs", Direct),
-    (140, "getpriority", Emulated(threads::getpriority)),
-    (141, "setpriority", Emulated(threads::setpriority)),
-    (142, "sched_setparam", Emulated(threads::about_thread)),
-    (143, "sched_getparam", Emulated(threads::about_thread)),
-    (144, "sched_setscheduler", Emulated(threads::about_thread)),
-    (145, "sched_getscheduler", Emulated(threads::about_thread)),
+    (140, "getpriority", Emulated(attributes::getpriority)),
+    (141, "setpriority", Emulated(attributes::setpriority)),
+    (142, "sched_setparam", Emulated(attributes::sched_setscheduler)),
+    (143, "sched_getparam", Emulated(attributes::sched_getparam)),
+    (144, "sched_setscheduler", Emulated(attributes::sched_setscheduler)),
+    (145, "sched_getscheduler", Emulated(attributes::sched_getscheduler)),
     (146, "sched_get_priority_max", Direct),
     (147, "sched_get_priority_min", Direct),
     (148, "sched_rr_get_interval", Emulated(threads::about_thread)),
@@ -298,8 +299,8 @@ const ROWS: &[Row] = &[
     (248, "add_key", Direct),
     (249, "request_key", Offloaded(Restarts)),
     (250, "keyctl", Emulated(namespaces::keyctl)),
-    (251, "ioprio_set", Emulated(threads::about_kind_and_thread)),
-    (252, "ioprio_get", Emulated(threads::about_kind_and_thread)),
+    (251, "ioprio_set", Emulated(attributes::ioprio_set)),
+    (252, "ioprio_get", Emulated(attributes::ioprio_get)),
     (253, "inotify_init", Emulated(files::opens)),
     (254, "inotify_add_watch", Direct),
     (255, "inotify_rm_watch", Direct),
@@ -361,8 +362,8 @@ const ROWS: &[Row] = &[
     (311, "process_vm_writev", Emulated(threads::about_process)),
     (312, "kcmp", Direct),
     (313, "finit_module", Offloaded(Restarts)),
-    (314, "sched_setattr", Emulated(threads::about_thread)),
-    (315, "sched_getattr", Emulated(threads::about_thread)),
+    (314, "sched_setattr", Emulated(attributes::sched_setattr)),
+    (315, "sched_getattr", Emulated(attributes::sched_getattr)),
     (316, "renameat2", Direct),
     (317, "seccomp", Emulated(threads::seccomp)),
     (318, "getrandom", Direct),

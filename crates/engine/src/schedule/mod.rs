@@ -9,6 +9,7 @@
 //! Everything here is under the one lock (`kernel/lock.rs`), except data of a single worker.
 
 pub(crate) mod aside;
+pub(crate) mod attributes;
 pub(crate) mod converted;
 pub(crate) mod every_worker;
 pub(crate) mod helpers;

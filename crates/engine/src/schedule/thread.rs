@@ -1,7 +1,8 @@
 //! The program's threads, as the engine knows them.
 
 use alloc::vec::Vec;
-use core::ops::Deref;
+use core::mem::offset_of;
+use core::ops::{Deref, Range};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -9,7 +10,8 @@ use crate::kernel::cells::{Own, Relaxed, UnderLock};
 use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::{Guarded, Held, Locked};
 use crate::kernel::sys;
-use crate::schedule::aside::Aside;
+use crate::schedule::aside::{self, Aside};
+use crate::schedule::attributes::Attributes;
 use crate::schedule::task::TaskRef;
 use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
 
@@ -66,6 +68,10 @@ pub(crate) struct Thread {
     pub(crate) aside: Aside,
     /// The lower end of the thread's stack, if the thread's maker said where that is.
     pub(crate) stack_end: Own<usize>,
+    /// The addresses of the thread's stack, as far as known. At other addresses, nothing beneath
+    /// the stack pointer is free: see `schedule/aside.rs`.
+    stack_low: Own<usize>,
+    stack_high: Own<usize>,
     /// The place where the thread left its own code, for debuggers. This is the address of its
     /// `Frame`, or the address of its `Context` plus one if the thread was interrupted.
     pub(crate) place: Relaxed<usize>,
@@ -78,8 +84,8 @@ pub(crate) struct Thread {
     pub(crate) used: Own<Nanoseconds>,
     /// The CPUs that the thread asked for, if any.
     pub(crate) affinity: UnderLock<[u64; 2]>,
-    /// The priority that the thread asked for, if any (setpriority(2)).
-    pub(crate) nice: UnderLock<Option<i32>>,
+    /// The priorities and the timer slack that the thread asked for.
+    pub(crate) attributes: UnderLock<Attributes>,
     /// The task for which the thread makes a call.
     pub(crate) task: Own<Option<TaskRef>>,
     /// The number of the loop that the thread runs, plus one.
@@ -91,6 +97,11 @@ pub(crate) struct Thread {
     all_next: UnderLock<Option<ThreadRef>>,
     all_previous: UnderLock<Option<ThreadRef>>,
 }
+
+/// Offsets that the entry knows.
+pub(crate) const STACK_LOW_OFFSET: usize = offset_of!(Thread, stack_low);
+pub(crate) const STACK_HIGH_OFFSET: usize = offset_of!(Thread, stack_high);
+pub(crate) const ASIDE_END_OFFSET: usize = offset_of!(Thread, aside) + aside::END_OFFSET;
 
 /// No alternate stack (sigaltstack(2)).
 pub(crate) const NO_STACK: libc::stack_t =
@@ -113,13 +124,15 @@ impl Thread {
             alternate_stack: Own::new(NO_STACK),
             aside: Aside::new(),
             stack_end: Own::new(0),
+            stack_low: Own::new(0),
+            stack_high: Own::new(usize::MAX),
             place: Relaxed::new(AtomicUsize::new(0)),
             call: Relaxed::new(AtomicU32::new(0)),
             name: UnderLock::new([0; 16]),
             computes: UnderLock::new(false),
             used: Own::new(0),
             affinity: UnderLock::new([0; 2]),
-            nice: UnderLock::new(None),
+            attributes: UnderLock::new(Attributes::NONE),
             task: Own::new(None),
             loop_number: Relaxed::new(AtomicU32::new(0)),
             turn: Own::new(0),
@@ -127,6 +140,20 @@ impl Thread {
             all_next: UnderLock::new(None),
             all_previous: UnderLock::new(None),
         }
+    }
+
+    /// The thread's stack is at these addresses.
+    pub(crate) fn set_stack(&self, stack: Range<usize>) {
+        self.stack_low.set(stack.start);
+        self.stack_high.set(stack.end);
+    }
+
+    /// Has the thread, which is another to the kernel now, go on in place of `other` with its
+    /// stacks.
+    pub(crate) fn take_stacks_of(&self, other: &Self) {
+        self.set_stack(other.stack_low.get()..other.stack_high.get());
+        self.stack_end.set(other.stack_end.get());
+        self.aside.take_over(&other.aside);
     }
 
     /// Signals that are pending for the thread and not blocked.
@@ -253,7 +280,7 @@ impl Threads {
         thread.pending_bits.store(0, Ordering::Relaxed);
         thread.alternate_stack.set(NO_STACK);
         thread.affinity.set(held, [0; 2]);
-        thread.nice.set(held, None);
+        thread.attributes.set(held, Attributes::NONE);
         thread.used.set(0);
         thread.loop_number.set(0);
         thread.all_previous.set(held, None);

@@ -28,6 +28,9 @@ pub(crate) const SIGNAL_CAME: u32 = 1;
 pub(crate) const HANDLER_ENTERED: u32 = 2;
 
 /// Offsets that the entry knows.
+pub(crate) const CURRENT_OFFSET: usize = offset_of!(Worker, current);
+pub(crate) const VFORK_PARENT_OFFSET: usize = offset_of!(Worker, vfork_parent);
+pub(crate) const STACK_POINTER_OFFSET: usize = offset_of!(Worker, stack_pointer);
 pub(crate) const IN_ENGINE_OFFSET: usize = offset_of!(Worker, in_engine);
 pub(crate) const KERNEL_MASK_OFFSET: usize = offset_of!(Worker, kernel_mask);
 pub(crate) const ATTENTION_OFFSET: usize = offset_of!(Worker, attention);

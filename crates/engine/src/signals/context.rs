@@ -354,6 +354,11 @@ impl AfterCall {
         &mut self.context
     }
 
+    /// Notes that this is on a stack of the engine: see [`Context::is_aside`].
+    pub(crate) fn is_now_aside(&mut self) {
+        self.context.link = &raw const self.context as u64;
+    }
+
     /// Goes on as the context says.
     pub(crate) fn go_on(&mut self) -> ! {
         let context = &raw const *self.context();

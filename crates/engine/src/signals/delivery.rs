@@ -52,7 +52,12 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
         (frame.rip, result as usize)
     };
     let mut left = AfterCall::new(frame, rip, value);
-    if !deliver(locked, left.context(), &next, Beneath::Call) {
+    let aside = thread.aside.contains(&raw const *frame as usize);
+    let beneath = if aside { Beneath::Nothing } else { Beneath::Call };
+    if aside {
+        left.is_now_aside();
+    }
+    if !deliver(locked, left.context(), &next, beneath) {
         return result;
     }
     left.go_on()
