@@ -16,7 +16,8 @@
 //! `ADD` replaces an earlier number. The reply `ADDED` means that the entry is kept in the
 //! [`Store`]: the entry survives `kill -9` (with `--durable`, a power cut too). If the store is
 //! unavailable, the reply is `ERROR the store is unavailable`, and the connection goes on. The
-//! entry may have been kept nevertheless.
+//! entry may have been kept nevertheless. A client that leaves while its request waits for the
+//! store frees its place within a second.
 //!
 //! The reply to a line longer than 256 bytes begins with `ERROR`, and then the connection ends.
 //! After 60 seconds of silence, the connection ends without a reply.
@@ -32,7 +33,7 @@ use crate::{
     Entry, Setting,
     line::{PATIENCE, bound_patience, linger},
     shared,
-    store::{self, Store, Unavailable},
+    store::{self, Calls, Client, Store, Unavailable},
 };
 
 /// The phone service, as the registry lists it.
@@ -41,11 +42,11 @@ pub const ENTRY: Entry = Entry {
     summary: "keeps telephone numbers and finds them again",
     protocol: "lines of text, see docs/protocols.md",
     open: |setup| {
-        Ok(shared(Phone::new(setup.open_store(ENTRY.name)?), |phone, stream| async move {
-            phone.serve(stream).await
-        }))
+        let phone =
+            Phone::new(setup.open_store(ENTRY.name)?).serving_half_closed(setup.half_closed);
+        Ok(shared(phone, |phone, stream| async move { phone.serve(stream).await }))
     },
-    settings: &[Setting::Store, Setting::Durable],
+    settings: &[Setting::Store, Setting::Durable, Setting::HalfClosed],
     keeps: true,
     stack: store::STACK,
     ..Entry::PLAIN
@@ -67,13 +68,22 @@ const SILENCE: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Phone {
     store: Store,
+    serves_half_closed: bool,
 }
 
 impl Phone {
     /// A service that keeps its entries in `store`.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { store }
+        Self { store, serves_half_closed: false }
+    }
+
+    /// The same service, which waits for its store also on behalf of clients that have shut down
+    /// their sending side, if `serves`. Otherwise they count as clients that have left, if a wait
+    /// takes half a second.
+    #[must_use]
+    pub fn serving_half_closed(self, serves: bool) -> Self {
+        Self { serves_half_closed: serves, ..self }
     }
 
     /// Answers the requests of one connection.
@@ -94,7 +104,12 @@ impl Phone {
                 Line::Text(line) => {
                     stream.begin_request();
                     task::stage("phone: look up").await;
-                    let reply = self.reply(line).await;
+                    let client = Client::of(&stream, self.serves_half_closed);
+                    let reply = reply(line, self.store.on_behalf_of(client)).await;
+                    if reply.is_none() && client.has_left() {
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                    let reply = reply.unwrap_or_else(|| "ERROR the store is unavailable\n".into());
                     task::stage("phone: reply").await;
                     stream.write_all(reply.as_bytes()).await?;
                     stream.end_request();
@@ -108,28 +123,29 @@ impl Phone {
             }
         }
     }
+}
 
-    async fn reply(&self, line: &[u8]) -> String {
-        let replied = match parse(line) {
-            Err(wrong) => return format!("ERROR {wrong}\n"),
-            Ok(Request::Add { name, number }) => self.add(name, number).await,
-            Ok(Request::Find { name }) => self.find(name).await,
-        };
-        replied.unwrap_or_else(|_| "ERROR the store is unavailable\n".into())
-    }
+/// The reply to a line. `None` without the store.
+async fn reply(line: &[u8], store: Calls<'_>) -> Option<String> {
+    let replied = match parse(line) {
+        Err(wrong) => return Some(format!("ERROR {wrong}\n")),
+        Ok(Request::Add { name, number }) => add(store, name, number).await,
+        Ok(Request::Find { name }) => find(store, name).await,
+    };
+    replied.ok()
+}
 
-    async fn add(&self, name: &str, number: &str) -> Result<String, Unavailable> {
-        self.store.add_entry(name, number).await?;
-        Ok(format!("ADDED {name} {number}\n"))
-    }
+async fn add(store: Calls<'_>, name: &str, number: &str) -> Result<String, Unavailable> {
+    store.add_entry(name, number).await?;
+    Ok(format!("ADDED {name} {number}\n"))
+}
 
-    async fn find(&self, name: &str) -> Result<String, Unavailable> {
-        Ok(match self.store.find_entry(name).await? {
-            // The same rules apply to entries that other programs have put into the store.
-            Some(number) if is_number(&number) => format!("FOUND {name} {number}\n"),
-            _ => format!("NONE {name}\n"),
-        })
-    }
+async fn find(store: Calls<'_>, name: &str) -> Result<String, Unavailable> {
+    Ok(match store.find_entry(name).await? {
+        // The same rules apply to entries that other programs have put into the store.
+        Some(number) if is_number(&number) => format!("FOUND {name} {number}\n"),
+        _ => format!("NONE {name}\n"),
+    })
 }
 
 /// A request.

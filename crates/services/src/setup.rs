@@ -41,7 +41,8 @@ pub struct Setup {
     pub health_interval: Option<Duration>,
     /// What the relay makes of `X-Forwarded-For` and its like.
     pub forwarded: Option<Forwarded>,
-    /// Whether the relay serves clients that have ended their sending side, however long it takes.
+    /// Whether clients that have ended their sending side are served however long it takes: by the
+    /// relay, and by services that wait for a store.
     pub half_closed: bool,
 }
 
@@ -195,8 +196,8 @@ impl Setting {
             | Self::ReplyTime
             | Self::HealthCheck
             | Self::HealthInterval
-            | Self::Forwarded
-            | Self::HalfClosed => "relays nothing",
+            | Self::Forwarded => "relays nothing",
+            Self::HalfClosed => "waits for nothing but its clients",
             Self::HeadTime | Self::BodyTime | Self::IdleTime | Self::WriteTime => {
                 "has no such time"
             }

@@ -48,10 +48,11 @@ pub(super) struct RelayingFlags {
     /// can write them
     #[arg(long, value_parser = forwarded(), help_heading = heading::SERVICE)]
     forwarded: Option<Forwarded>,
-    /// Have `relay` wait for the reply to a client that has ended its sending side
+    /// Have `relay`, `guestbook` and `phone` wait on behalf of a client that has ended its sending
+    /// side
     ///
-    /// Such a client cannot be told from one that has left. Without this flag, half a second is
-    /// waited for it (docs/relay.md).
+    /// Such a client cannot be told from one that has left. Without this flag, an upstream or a
+    /// store is waited for half a second for it (docs/relay.md).
     #[arg(long, help_heading = heading::SERVICE)]
     serve_half_closed: bool,
 }

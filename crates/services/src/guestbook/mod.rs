@@ -18,7 +18,8 @@
 //!
 //! The reply to a remark that is not accepted is 422 and the page, so that the guest can correct
 //! it. Such a remark is not stored. 303 means that the remark is kept. Without the store the reply
-//! is 503, and the remark may or may not have been kept. A form can only be posted from a page of
+//! is 503, and the remark may or may not have been kept. A client that leaves while its request
+//! waits for the store frees its place within a second. A form can only be posted from a page of
 //! this host: see [`Guestbook::serve`].
 
 mod form;
@@ -35,7 +36,7 @@ use minijinja::{Value, context};
 use crate::{
     Entry, Setting, Setup, SetupError, clock,
     http::{self, Answer, Asked, Http, Offer, Pages, Reply, status},
-    store::{self, Store, Visit},
+    store::{self, Calls, Store, Visit},
 };
 use templates::{Template, Templates};
 
@@ -55,6 +56,7 @@ pub const ENTRY: Entry = Entry {
         Setting::BodyTime,
         Setting::IdleTime,
         Setting::WriteTime,
+        Setting::HalfClosed,
     ],
     keeps: true,
     stack: store::STACK,
@@ -86,15 +88,24 @@ impl Guestbook {
     ///
     /// The root or the templates directory cannot be opened.
     pub fn new(config: http::Config, templates: Option<&Path>, store: Store) -> io::Result<Self> {
+        Self::serving(config, templates, store, false)
+    }
+
+    fn serving(
+        config: http::Config,
+        templates: Option<&Path>,
+        store: Store,
+        serves_half_closed: bool,
+    ) -> io::Result<Self> {
         let templates = Templates::open(templates)?;
-        let http = Http::with_pages(config, Guestpages { templates, store })?;
-        Ok(Guestbook { http })
+        let pages = Guestpages { templates, store, serves_half_closed };
+        Ok(Guestbook { http: Http::with_pages(config, pages)? })
     }
 
     /// The guestbook that `setup` asks for.
     fn open(setup: &Setup) -> Result<Self, SetupError> {
         let store = setup.open_store(ENTRY.name)?;
-        Self::new(setup.http(), setup.templates.as_deref(), store)
+        Self::serving(setup.http(), setup.templates.as_deref(), store, setup.half_closed)
             .map_err(|error| SetupError::Choice { flags: "--root or --templates", error })
     }
 
@@ -126,6 +137,8 @@ impl Guestbook {
 struct Guestpages {
     templates: Templates,
     store: Store,
+    /// Whether a client that has shut down its sending side is waited for, however long it takes.
+    serves_half_closed: bool,
 }
 
 impl Pages for Guestpages {
@@ -148,9 +161,11 @@ impl Pages for Guestpages {
     fn answer<'p>(&'p self, asked: Asked<'p>) -> Answer<'p> {
         Box::pin(async move {
             let template = self.templates.find(asked.path, clock::seconds()).await?;
+            let client = asked.client(self.serves_half_closed);
+            let store = self.store.on_behalf_of(client);
             let reply = match asked.is_post {
-                true => self.sign(asked.body, &template).await,
-                false => self.show(asked.path, &template).await,
+                true => sign(asked.body, &template, store).await,
+                false => show(asked.path, &template, store).await,
             };
             task::stage("http: reply").await;
             Some(reply)
@@ -158,37 +173,35 @@ impl Pages for Guestpages {
     }
 }
 
-impl Guestpages {
-    async fn show(&self, path: &str, template: &Template) -> Reply {
-        let variables = if path == PAGE || template.shows_store() {
-            task::stage("guestbook: visit").await;
-            match self.store.visit(SHOWN).await {
-                Ok(visit) => variables_of(&visit),
-                Err(_) => return missed(),
-            }
-        } else {
-            context! {}
-        };
-        page(&status::OK, template, &variables)
-    }
-
-    async fn sign(&self, body: &[u8], template: &Template) -> Reply {
-        let Ok([guest, text]) = form::parse(body, ["guest-name", "guest-remarks"]) else {
-            return Reply::explained(&status::BAD_REQUEST);
-        };
-        let (guest, text) = (guest.unwrap_or_default(), text.unwrap_or_default());
-        let remark = match remark::check(&guest, &text) {
-            Ok(remark) => remark,
-            Err(refusal) => {
-                let variables = context! { refusal, guest, text };
-                return page(&status::UNPROCESSABLE_CONTENT, template, &variables);
-            }
-        };
-        task::stage("guestbook: sign").await;
-        match self.store.add_remark(&remark).await {
-            Ok(()) => Reply::explained(&status::SEE_OTHER).with("Location", "/guestbook"),
-            Err(_) => missed(),
+async fn show(path: &str, template: &Template, store: Calls<'_>) -> Reply {
+    let variables = if path == PAGE || template.shows_store() {
+        task::stage("guestbook: visit").await;
+        match store.visit(SHOWN).await {
+            Ok(visit) => variables_of(&visit),
+            Err(_) => return missed(),
         }
+    } else {
+        context! {}
+    };
+    page(&status::OK, template, &variables)
+}
+
+async fn sign(body: &[u8], template: &Template, store: Calls<'_>) -> Reply {
+    let Ok([guest, text]) = form::parse(body, ["guest-name", "guest-remarks"]) else {
+        return Reply::explained(&status::BAD_REQUEST);
+    };
+    let (guest, text) = (guest.unwrap_or_default(), text.unwrap_or_default());
+    let remark = match remark::check(&guest, &text) {
+        Ok(remark) => remark,
+        Err(refusal) => {
+            let variables = context! { refusal, guest, text };
+            return page(&status::UNPROCESSABLE_CONTENT, template, &variables);
+        }
+    };
+    task::stage("guestbook: sign").await;
+    match store.add_remark(&remark).await {
+        Ok(()) => Reply::explained(&status::SEE_OTHER).with("Location", "/guestbook"),
+        Err(_) => missed(),
     }
 }
 

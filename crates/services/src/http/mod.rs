@@ -358,7 +358,7 @@ impl Http {
         task::stage("http: reply").await;
         let now = clock::seconds();
         let made = match self.shared.pages.as_deref() {
-            Some(pages) => pages::answer(pages, &request, body).await,
+            Some(pages) => pages::answer(pages, &request, body, Some(wire.client())).await,
             None => None,
         };
         let found = match made.or_else(|| pages::to_method_of_files(&request)) {

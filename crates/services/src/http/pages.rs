@@ -9,11 +9,14 @@
 
 use std::pin::Pin;
 
+use duality_runtime::net::TcpStream;
+
 use super::{
     reply::Reply,
     request::{self, Method, Request},
     status, target,
 };
+use crate::store::Client;
 
 /// Pages that all connections share. [`Http::with_pages`](super::Http::with_pages) serves them.
 pub trait Pages: Send + Sync {
@@ -50,7 +53,7 @@ pub struct Offer {
 }
 
 /// A request for a page.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Asked<'r> {
     /// Whether the request is a POST. Otherwise it is a GET or a HEAD. The reply to a HEAD loses
     /// its body later.
@@ -64,9 +67,17 @@ pub struct Asked<'r> {
     /// The body of a POST.
     pub body: &'r [u8],
     head: &'r [u8],
+    stream: Option<&'r TcpStream>,
 }
 
 impl<'r> Asked<'r> {
+    /// The client, for a page that waits for a store on its behalf. See [`Client::of`].
+    #[must_use]
+    pub fn client(&self, serves_half_closed: bool) -> Client<'r> {
+        let of = |stream| Client::of(stream, serves_half_closed);
+        self.stream.map(of).unwrap_or_default()
+    }
+
     /// The value of a header field. `None` if the request does not have it.
     ///
     /// # Errors
@@ -110,21 +121,27 @@ pub(super) fn admit(pages: &dyn Pages, request: &Request<'_>) -> Admission {
             Some(reply) => Admission::Settled(unstored(reply)),
         };
     };
-    match pages.screen(&asked(request, &resolved, &[])) {
+    match pages.screen(&asked(request, &resolved, &[], None)) {
         Ok(()) => Admission::Post(longest),
         Err(reply) => Admission::Settled(unstored(reply)),
     }
 }
 
-/// The reply to a request with its body. `None` if the request is not for a page.
-pub(super) async fn answer(pages: &dyn Pages, request: &Request<'_>, body: &[u8]) -> Option<Reply> {
+/// The reply to a request with its body, which came by this stream. `None` if the request is not
+/// for a page.
+pub(super) async fn answer(
+    pages: &dyn Pages,
+    request: &Request<'_>,
+    body: &[u8],
+    stream: Option<&TcpStream>,
+) -> Option<Reply> {
     match admit(pages, request) {
         Admission::Elsewhere => return None,
         Admission::Settled(reply) => return Some(reply),
         Admission::Get | Admission::Post(_) => {}
     }
     let resolved = target::resolve(request.target).ok()?;
-    pages.answer(asked(request, &resolved, body)).await.map(unstored)
+    pages.answer(asked(request, &resolved, body, stream)).await.map(unstored)
 }
 
 /// The reply to a request for a file with a method other than GET or HEAD, for any target. `None`
@@ -145,10 +162,11 @@ fn asked<'r>(
     request: &Request<'r>,
     resolved: &'r target::Resolved<'r>,
     body: &'r [u8],
+    stream: Option<&'r TcpStream>,
 ) -> Asked<'r> {
     let query = resolved.query.strip_prefix('?').unwrap_or_default();
     let is_post = request.method == Method::Post;
-    Asked { is_post, path: &resolved.path, query, body, head: request.head }
+    Asked { is_post, path: &resolved.path, query, body, head: request.head, stream }
 }
 
 /// Tells caches not to keep a page that was made for one request.

@@ -73,7 +73,7 @@ impl Http {
     #[must_use]
     pub fn made(&self, request: &Request<'_>, body: &[u8]) -> Option<Reply> {
         let pages = self.shared.pages.as_deref();
-        let reply = pages.and_then(|pages| block_on(pages::answer(pages, request, body)));
+        let reply = pages.and_then(|pages| block_on(pages::answer(pages, request, body, None)));
         reply.or_else(|| pages::to_method_of_files(request))
     }
 

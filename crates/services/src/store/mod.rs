@@ -16,6 +16,7 @@
 //! seconds.
 
 mod channel;
+mod client;
 mod location;
 mod pool;
 pub(crate) mod redis;
@@ -29,6 +30,7 @@ use duality_runtime::block_on;
 use duality_runtime::time::Duration;
 
 pub use channel::{Channel, Subscription};
+pub use client::Client;
 pub use location::{InvalidLocation, Location, Synchronous};
 
 use redis::Redis;
@@ -126,6 +128,28 @@ pub struct Unavailable {
     why: String,
 }
 
+/// Why a call has no result.
+enum Failed {
+    /// Its client has left, whatever the store does.
+    ClientLeft,
+    /// The store failed, for this reason.
+    Store(String),
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self::Store(why)
+    }
+}
+
+/// The calls of a store for one client, from [`Store::on_behalf_of`]. They do the same as those of
+/// the [`Store`], and also return [`Unavailable`] within a second after the client has left.
+#[derive(Clone, Copy)]
+pub struct Calls<'s> {
+    shared: &'s Shared<Kind>,
+    client: Client<'s>,
+}
+
 struct Shared<K> {
     /// The location, as errors name it.
     place: String,
@@ -179,17 +203,19 @@ impl Store {
         }
     }
 
+    /// The same calls for `client`, which may leave before they end.
+    #[must_use]
+    pub fn on_behalf_of<'s>(&'s self, client: Client<'s>) -> Calls<'s> {
+        Calls { shared: &self.shared, client }
+    }
+
     /// Counts a visitor, and reads the `newest` remarks (at most [`MOST_REMARKS`]).
     ///
     /// # Errors
     ///
     /// [`Unavailable`]; the visitor may have been counted nevertheless.
     pub async fn visit(&self, newest: usize) -> Result<Visit, Unavailable> {
-        let newest = newest.min(MOST_REMARKS);
-        self.shared.reporting(match &self.shared.kind {
-            Kind::Sqlite(sqlite) => sqlite.visit(newest).await,
-            Kind::Redis(redis) => redis.visit(newest).await,
-        })
+        self.on_behalf_of(Client::default()).visit(newest).await
     }
 
     /// Adds a remark. `Ok` means that the remark is kept.
@@ -199,11 +225,7 @@ impl Store {
     /// [`Unavailable`]; the remark may have been kept nevertheless, unless it was longer than
     /// [`LONGEST_REMARK`].
     pub async fn add_remark(&self, remark: &Remark) -> Result<(), Unavailable> {
-        self.shared.fits(&remark.guest, &remark.text)?;
-        self.shared.reporting(match &self.shared.kind {
-            Kind::Sqlite(sqlite) => sqlite.add_remark(remark).await,
-            Kind::Redis(redis) => redis.add_remark(remark).await,
-        })
+        self.on_behalf_of(Client::default()).add_remark(remark).await
     }
 
     /// Enters a number under a name, in place of an earlier one. `Ok` means that the entry is kept.
@@ -213,11 +235,7 @@ impl Store {
     /// [`Unavailable`]; the entry may have been kept nevertheless, unless it was longer than
     /// [`LONGEST_REMARK`].
     pub async fn add_entry(&self, name: &str, number: &str) -> Result<(), Unavailable> {
-        self.shared.fits(name, number)?;
-        self.shared.reporting(match &self.shared.kind {
-            Kind::Sqlite(sqlite) => sqlite.add_entry(name, number).await,
-            Kind::Redis(redis) => redis.add_entry(name, number).await,
-        })
+        self.on_behalf_of(Client::default()).add_entry(name, number).await
     }
 
     /// The number under a name, if there is one.
@@ -226,9 +244,59 @@ impl Store {
     ///
     /// [`Unavailable`].
     pub async fn find_entry(&self, name: &str) -> Result<Option<String>, Unavailable> {
+        self.on_behalf_of(Client::default()).find_entry(name).await
+    }
+}
+
+impl Calls<'_> {
+    /// See [`Store::visit`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::visit`].
+    pub async fn visit(&self, newest: usize) -> Result<Visit, Unavailable> {
+        let (newest, client) = (newest.min(MOST_REMARKS), self.client);
         self.shared.reporting(match &self.shared.kind {
-            Kind::Sqlite(sqlite) => sqlite.find_entry(name).await,
-            Kind::Redis(redis) => redis.find_entry(name).await,
+            Kind::Sqlite(sqlite) => sqlite.visit(newest, client).await,
+            Kind::Redis(redis) => redis.visit(newest, client).await,
+        })
+    }
+
+    /// See [`Store::add_remark`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::add_remark`].
+    pub async fn add_remark(&self, remark: &Remark) -> Result<(), Unavailable> {
+        self.shared.fits(&remark.guest, &remark.text)?;
+        self.shared.reporting(match &self.shared.kind {
+            Kind::Sqlite(sqlite) => sqlite.add_remark(remark, self.client).await,
+            Kind::Redis(redis) => redis.add_remark(remark, self.client).await,
+        })
+    }
+
+    /// See [`Store::add_entry`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::add_entry`].
+    pub async fn add_entry(&self, name: &str, number: &str) -> Result<(), Unavailable> {
+        self.shared.fits(name, number)?;
+        self.shared.reporting(match &self.shared.kind {
+            Kind::Sqlite(sqlite) => sqlite.add_entry(name, number, self.client).await,
+            Kind::Redis(redis) => redis.add_entry(name, number, self.client).await,
+        })
+    }
+
+    /// See [`Store::find_entry`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::find_entry`].
+    pub async fn find_entry(&self, name: &str) -> Result<Option<String>, Unavailable> {
+        self.shared.reporting(match &self.shared.kind {
+            Kind::Sqlite(sqlite) => sqlite.find_entry(name, self.client).await,
+            Kind::Redis(redis) => redis.find_entry(name, self.client).await,
         })
     }
 }
@@ -256,13 +324,15 @@ impl<K> Shared<K> {
 
     /// Turns a failure into [`Unavailable`], and tells the operator if the store's state has
     /// changed.
-    fn reporting<T>(&self, result: Result<T, String>) -> Result<T, Unavailable> {
-        match result {
+    fn reporting<T>(&self, result: Result<T, impl Into<Failed>>) -> Result<T, Unavailable> {
+        match result.map_err(Into::into) {
             Ok(value) => {
                 self.reports.succeeded(&self.place);
                 Ok(value)
             }
-            Err(why) => {
+            // This says nothing of the store.
+            Err(Failed::ClientLeft) => Err(self.unavailable("the client has left")),
+            Err(Failed::Store(why)) => {
                 let unavailable = self.unavailable(&why);
                 self.reports.failed(&unavailable);
                 Err(unavailable)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duality_runtime::time::Duration;
 
-use super::{Remark, Synchronous, Visit};
+use super::{Client, Failed, Remark, Synchronous, Visit};
 
 pub(super) enum Sqlite {}
 
@@ -16,19 +16,32 @@ impl Sqlite {
             .to_owned())
     }
 
-    pub(super) async fn visit(self: &Arc<Self>, _: usize) -> Result<Visit, String> {
+    pub(super) async fn visit(self: &Arc<Self>, _: usize, _: Client<'_>) -> Result<Visit, Failed> {
         match **self {}
     }
 
-    pub(super) async fn add_remark(self: &Arc<Self>, _: &Remark) -> Result<(), String> {
+    pub(super) async fn add_remark(
+        self: &Arc<Self>,
+        _: &Remark,
+        _: Client<'_>,
+    ) -> Result<(), Failed> {
         match **self {}
     }
 
-    pub(super) async fn add_entry(self: &Arc<Self>, _: &str, _: &str) -> Result<(), String> {
+    pub(super) async fn add_entry(
+        self: &Arc<Self>,
+        _: &str,
+        _: &str,
+        _: Client<'_>,
+    ) -> Result<(), Failed> {
         match **self {}
     }
 
-    pub(super) async fn find_entry(self: &Arc<Self>, _: &str) -> Result<Option<String>, String> {
+    pub(super) async fn find_entry(
+        self: &Arc<Self>,
+        _: &str,
+        _: Client<'_>,
+    ) -> Result<Option<String>, Failed> {
         match **self {}
     }
 }

@@ -3,8 +3,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use duality_runtime::select;
 use duality_runtime::sync::{Permit, Semaphore};
 use duality_runtime::time::{Duration, timeout};
+
+use super::Client;
 
 /// A bounded number of values in use at a time, and at most as many idle ones.
 pub(super) struct Pool<T> {
@@ -19,19 +22,38 @@ pub(super) struct Checkout<'p, T> {
     _permit: Permit<'p>,
 }
 
+/// Why there was no permission.
+pub(super) enum NoTurn {
+    /// None came free in time.
+    Late,
+    /// The client did not wait for it.
+    ClientLeft,
+}
+
 impl<T> Pool<T> {
     /// A pool with at most `most` values in use at a time.
     pub(super) const fn new(most: usize) -> Self {
         Self { permits: Semaphore::new(most), idle: Mutex::new(Vec::new()) }
     }
 
-    /// Waits for a permission. `None` if there was none within `limit`.
-    pub(super) async fn check_out(&self, limit: Duration) -> Option<Checkout<'_, T>> {
+    /// Waits for a permission, for `limit` at most, and not longer than the client does.
+    pub(super) async fn check_out(
+        &self,
+        limit: Duration,
+        client: Client<'_>,
+    ) -> Result<Checkout<'_, T>, NoTurn> {
         let permit = match self.permits.try_acquire() {
             Some(permit) => permit,
-            None => timeout(limit, self.permits.acquire()).await.ok()?,
+            None if client.may_leave() => {
+                select! {
+                    permit = timeout(limit, self.permits.acquire()) =>
+                        permit.map_err(|_| NoTurn::Late)?,
+                    () = client.leaves() => return Err(NoTurn::ClientLeft),
+                }
+            }
+            None => timeout(limit, self.permits.acquire()).await.map_err(|_| NoTurn::Late)?,
         };
-        Some(Checkout { pool: self, _permit: permit })
+        Ok(Checkout { pool: self, _permit: permit })
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<T>> {

@@ -12,6 +12,7 @@ mod contract;
 mod hostile;
 #[path = "../../../runtime/tests/kept_port/mod.rs"]
 mod kept_port;
+mod leaving;
 mod phone;
 mod redis;
 mod sqlite;

@@ -10,43 +10,28 @@
 
 use std::net::IpAddr;
 
-use super::{Error, Input, Rejected, each_line, source};
+use super::lines::Format;
 use crate::clock;
-use crate::gather::{Gathering, Protocol, Request, Rules, Stamp};
-use crate::trace::Trace;
+use crate::gather::{Gathering, Protocol, Request, Stamp};
 
-/// Reads logs of this format into one trace.
-pub(super) struct Reader {
-    gathering: Gathering,
+/// This format.
+#[derive(Default)]
+pub(super) struct Combined {
     /// The stamp of the line before, and its time: many lines have the same stamp.
     last: (Vec<u8>, Option<i64>),
     is_combined: bool,
 }
 
-impl Reader {
-    pub(super) fn new(rules: &Rules) -> Self {
-        let gathering = Gathering::new(rules.clone(), true);
-        Self { gathering, last: (Vec::new(), None), is_combined: false }
+impl Format for Combined {
+    fn take(&mut self, line: &[u8], gathering: &mut Gathering) -> Result<(), &'static str> {
+        let request = parse(line, &mut self.last)?;
+        self.is_combined |= !request.agent.is_empty();
+        gathering.add(&request);
+        Ok(())
     }
 
-    pub(super) fn read(
-        &mut self,
-        input: Input,
-        file: &str,
-        rejected: &mut Rejected,
-    ) -> Result<(), Error> {
-        let Self { gathering, last, is_combined } = self;
-        each_line(input, file, rejected, gathering, |line, gathering| {
-            let request = parse(line, last)?;
-            *is_combined |= !request.agent.is_empty();
-            gathering.add(&request);
-            Ok(())
-        })
-    }
-
-    pub(super) fn finish(self) -> Option<Trace> {
-        let name = if self.is_combined { "combined log" } else { "common log" };
-        self.gathering.finish(source(name))
+    fn name(&self) -> &'static str {
+        if self.is_combined { "combined log" } else { "common log" }
     }
 }
 

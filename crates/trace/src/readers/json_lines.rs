@@ -11,14 +11,12 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::{Error, Input, Rejected, each_line, source};
+use super::lines::Format;
 use crate::clock;
-use crate::gather::{Gathering, Name, Protocol, Request, Rules, Stamp};
-use crate::trace::Trace;
+use crate::gather::{Gathering, Name, Protocol, Request, Stamp};
 
-/// Reads logs of these formats into one trace.
-pub(super) struct Reader {
-    gathering: Gathering,
+/// These formats.
+pub(super) struct JsonLines {
     /// What the last line is of.
     name: &'static str,
 }
@@ -89,32 +87,26 @@ struct Asked<'l> {
     uri: Cow<'l, str>,
 }
 
-impl Reader {
-    pub(super) fn new(rules: &Rules) -> Self {
-        Self { gathering: Gathering::new(rules.clone(), false), name: "JSON log" }
+impl JsonLines {
+    pub(super) fn new() -> Self {
+        Self { name: "JSON log" }
+    }
+}
+
+impl Format for JsonLines {
+    fn take(&mut self, line: &[u8], gathering: &mut Gathering) -> Result<(), &'static str> {
+        let line: Line<'_> = serde_json::from_slice(line).map_err(|_| "no JSON with 'ts'")?;
+        self.name = match (&line.request, &line.start) {
+            (Some(_), _) => "Caddy's JSON log",
+            (None, Some(_)) => "Traefik's JSON log",
+            (None, None) => "nginx's JSON log",
+        };
+        gathering.add(&request(&line)?);
+        Ok(())
     }
 
-    pub(super) fn read(
-        &mut self,
-        input: Input,
-        file: &str,
-        rejected: &mut Rejected,
-    ) -> Result<(), Error> {
-        let Self { gathering, name } = self;
-        each_line(input, file, rejected, gathering, |line, gathering| {
-            let line: Line<'_> = serde_json::from_slice(line).map_err(|_| "no JSON with 'ts'")?;
-            *name = match (&line.request, &line.start) {
-                (Some(_), _) => "Caddy's JSON log",
-                (None, Some(_)) => "Traefik's JSON log",
-                (None, None) => "nginx's JSON log",
-            };
-            gathering.add(&request(&line)?);
-            Ok(())
-        })
-    }
-
-    pub(super) fn finish(self) -> Option<Trace> {
-        self.gathering.finish(source(self.name))
+    fn name(&self) -> &'static str {
+        self.name
     }
 }
 

@@ -12,7 +12,7 @@ mod pcap;
 mod w3c;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
@@ -200,27 +200,29 @@ struct Making {
 }
 
 enum Reader {
-    Combined(combined::Reader),
-    Pattern(pattern::Reader),
-    W3c(w3c::Reader),
-    Json(json_lines::Reader),
+    Lines(lines::Reader),
     Har(har::Reader),
     Pcap(Box<pcap::Reader>),
 }
 
 impl Making {
     fn new(format: Format, rules: &Rules) -> Self {
+        let of_lines = |format: Box<dyn lines::Format>, is_coarse: bool| {
+            Reader::Lines(lines::Reader::new(rules, format, is_coarse))
+        };
         let reader = match format {
-            Format::Combined => Reader::Combined(combined::Reader::new(rules)),
-            Format::Alb => Reader::Pattern(pattern::Reader::alb(rules)),
-            Format::Haproxy => Reader::Pattern(pattern::Reader::haproxy(rules)),
+            Format::Combined => of_lines(Box::new(combined::Combined::default()), true),
+            Format::Alb => of_lines(Box::new(pattern::Patterns::alb()), false),
+            Format::Haproxy => of_lines(Box::new(pattern::Patterns::haproxy()), false),
             Format::Pattern => {
                 let pattern = rules.pattern.as_deref().unwrap_or_default();
-                let pattern = pattern.parse().expect("the format was checked");
-                Reader::Pattern(pattern::Reader::new(rules, pattern))
+                let given =
+                    pattern::Patterns::given(pattern.parse().expect("the format was checked"));
+                let is_coarse = given.is_coarse();
+                of_lines(Box::new(given), is_coarse)
             }
-            Format::W3c => Reader::W3c(w3c::Reader::new(rules)),
-            Format::Json => Reader::Json(json_lines::Reader::new(rules)),
+            Format::W3c => of_lines(Box::new(w3c::W3c::default()), true),
+            Format::Json => of_lines(Box::new(json_lines::JsonLines::new()), false),
             Format::Har => Reader::Har(har::Reader::new(rules)),
             Format::Pcap => Reader::Pcap(Box::new(pcap::Reader::new(rules))),
         };
@@ -231,10 +233,7 @@ impl Making {
         self.files.push(file.to_owned());
         let rejected = &mut self.rejected;
         match &mut self.reader {
-            Reader::Combined(reader) => reader.read(input, file, rejected),
-            Reader::Pattern(reader) => reader.read(input, file, rejected),
-            Reader::W3c(reader) => reader.read(input, file, rejected),
-            Reader::Json(reader) => reader.read(input, file, rejected),
+            Reader::Lines(reader) => reader.read(input, file, rejected),
             Reader::Har(reader) => reader.read(input, file, rejected),
             Reader::Pcap(reader) => reader.read(input, file, rejected),
         }
@@ -243,10 +242,7 @@ impl Making {
     fn finish(self) -> Result<Made, Error> {
         let Self { format, reader, rejected, files } = self;
         let trace = match reader {
-            Reader::Combined(reader) => reader.finish(),
-            Reader::Pattern(reader) => reader.finish(),
-            Reader::W3c(reader) => reader.finish(),
-            Reader::Json(reader) => reader.finish(),
+            Reader::Lines(reader) => reader.finish(),
             Reader::Har(reader) => reader.finish(),
             Reader::Pcap(reader) => reader.finish(),
         };
@@ -333,35 +329,6 @@ fn check_room(gathering: &Gathering, file: &str) -> Result<(), Error> {
     match gathering.requests() < MOST {
         true => Ok(()),
         false => Err(Error::TooMany { file: file.to_owned() }),
-    }
-}
-
-/// Reads lines: gives each one to `take`, which says why if it is no request.
-fn each_line(
-    input: impl BufRead,
-    file: &str,
-    rejected: &mut Rejected,
-    gathering: &mut Gathering,
-    mut take: impl FnMut(&[u8], &mut Gathering) -> Result<(), &'static str>,
-) -> Result<(), Error> {
-    let mut lines = lines::Lines::new(input);
-    loop {
-        let number = lines.number() + 1;
-        let taken = match lines.next() {
-            Err(error) => {
-                let what = format!("line {number}: {error}; the lines before it can be read alone");
-                return Err(Error::Damaged { file: file.to_owned(), what });
-            }
-            Ok(None) => return Ok(()),
-            Ok(Some([])) => continue,
-            Ok(Some(line)) => {
-                check_room(gathering, file)?;
-                take(line, gathering)
-            }
-        };
-        if let Err(why) = taken {
-            rejected.add(file, format_args!("line {number}"), why);
-        }
     }
 }
 

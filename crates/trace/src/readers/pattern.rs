@@ -9,10 +9,9 @@
 //! The names are those of nginx's variables; `$_` and unknown names are read over. A line may go on
 //! after the end of the format.
 
-use super::{Error, Input, Rejected, each_line, source};
+use super::lines::Format;
 use crate::clock;
-use crate::gather::{Gathering, Name, Protocol, Request, Rules, Stamp};
-use crate::trace::Trace;
+use crate::gather::{Gathering, Name, Protocol, Request, Stamp};
 
 /// Application Load Balancer of AWS. The stamp is of the end, and the three times add up.
 const ALB: &str = "$_ $time_iso8601 $_ $remote_addr:$remote_port $_ $request_time $request_time \
@@ -248,55 +247,47 @@ fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
     memchr::memmem::find(text, mark)
 }
 
-/// Reads logs of one format into one trace.
-pub(super) struct Reader {
-    gathering: Gathering,
+/// One format of lines, which may have several forms.
+pub(super) struct Patterns {
     name: &'static str,
-    patterns: Vec<Pattern>,
+    first: Pattern,
+    others: Vec<Pattern>,
 }
 
-impl Reader {
-    /// A reader of a format that the user gives.
-    pub(super) fn new(rules: &Rules, pattern: Pattern) -> Self {
-        let is_coarse = pattern.fields.iter().any(|(field, _)| *field == Field::CommonTime);
-        let gathering = Gathering::new(rules.clone(), is_coarse);
-        Self { gathering, name: "log of the given format", patterns: vec![pattern] }
+impl Patterns {
+    /// A format that the user gives.
+    pub(super) fn given(pattern: Pattern) -> Self {
+        Self { name: "log of the given format", first: pattern, others: Vec::new() }
     }
 
-    pub(super) fn alb(rules: &Rules) -> Self {
-        let gathering = Gathering::new(rules.clone(), false);
-        Self {
-            gathering,
-            name: "log of a load balancer of AWS",
-            patterns: vec![Pattern::known(ALB)],
-        }
+    pub(super) fn alb() -> Self {
+        let name = "log of a load balancer of AWS";
+        Self { name, first: Pattern::known(ALB), others: Vec::new() }
     }
 
-    pub(super) fn haproxy(rules: &Rules) -> Self {
-        let gathering = Gathering::new(rules.clone(), false);
-        let patterns = [HAPROXY, HAPROXY_ALONE].map(Pattern::known).to_vec();
-        Self { gathering, name: "HAProxy's log", patterns }
+    pub(super) fn haproxy() -> Self {
+        let others = vec![Pattern::known(HAPROXY_ALONE)];
+        Self { name: "HAProxy's log", first: Pattern::known(HAPROXY), others }
     }
 
-    pub(super) fn read(
-        &mut self,
-        input: Input,
-        file: &str,
-        rejected: &mut Rejected,
-    ) -> Result<(), Error> {
-        let Self { gathering, patterns, .. } = self;
-        each_line(input, file, rejected, gathering, |line, gathering| {
-            let (first, others) = patterns.split_first().ok_or("no format")?;
-            let parsed = first.parse(line);
-            let parsed =
-                others.iter().fold(parsed, |parsed, other| parsed.or_else(|_| other.parse(line)));
-            gathering.add(&parsed?);
-            Ok(())
-        })
+    /// Whether stamps are of whole seconds.
+    pub(super) fn is_coarse(&self) -> bool {
+        self.first.fields.iter().any(|(field, _)| *field == Field::CommonTime)
+    }
+}
+
+impl Format for Patterns {
+    fn take(&mut self, line: &[u8], gathering: &mut Gathering) -> Result<(), &'static str> {
+        let Self { first, others, .. } = self;
+        let parsed = others
+            .iter()
+            .fold(first.parse(line), |parsed, other| parsed.or_else(|_| other.parse(line)));
+        gathering.add(&parsed?);
+        Ok(())
     }
 
-    pub(super) fn finish(self) -> Option<Trace> {
-        self.gathering.finish(source(self.name))
+    fn name(&self) -> &'static str {
+        self.name
     }
 }
 

@@ -7,25 +7,18 @@
 //!
 //! CloudFront separates by tabs, and its `time-taken` is in seconds. IIS counts milliseconds.
 
-use super::{Error, Input, Rejected, each_line, source};
+use super::lines::Format;
 use crate::clock;
-use crate::gather::{Gathering, Protocol, Request, Rules, Stamp};
-use crate::trace::Trace;
+use crate::gather::{Gathering, Protocol, Request, Stamp};
 
-/// Reads logs of this format into one trace.
-pub(super) struct Reader {
-    gathering: Gathering,
-    fields: Fields,
-}
-
-/// The places of the fields in a line.
+/// This format: the places of the fields in a line.
 #[derive(Default)]
-struct Fields {
+pub(super) struct W3c {
     names: Vec<String>,
     is_tabbed: bool,
 }
 
-impl Fields {
+impl W3c {
     /// The fields of `#Fields: …`, or `None` for any other comment.
     fn named(line: &[u8]) -> Option<Vec<String>> {
         let text = str::from_utf8(line).ok()?.strip_prefix("#Fields:")?;
@@ -71,35 +64,22 @@ impl Fields {
     }
 }
 
-impl Reader {
-    pub(super) fn new(rules: &Rules) -> Self {
-        Self { gathering: Gathering::new(rules.clone(), true), fields: Fields::default() }
-    }
-
-    pub(super) fn read(
-        &mut self,
-        input: Input,
-        file: &str,
-        rejected: &mut Rejected,
-    ) -> Result<(), Error> {
-        let Self { gathering, fields } = self;
-        each_line(input, file, rejected, gathering, |line, gathering| {
-            if line.starts_with(b"#") {
-                if let Some(names) = Fields::named(line) {
-                    // The first line of values shows the mark between them.
-                    *fields = Fields { names, is_tabbed: false };
-                }
-                return Ok(());
+impl Format for W3c {
+    fn take(&mut self, line: &[u8], gathering: &mut Gathering) -> Result<(), &'static str> {
+        if line.starts_with(b"#") {
+            if let Some(names) = Self::named(line) {
+                // The first line of values shows the mark between them.
+                *self = Self { names, is_tabbed: false };
             }
-            fields.is_tabbed = line.contains(&b'\t');
-            gathering.add(&fields.parse(line)?);
-            Ok(())
-        })
+            return Ok(());
+        }
+        self.is_tabbed = line.contains(&b'\t');
+        gathering.add(&self.parse(line)?);
+        Ok(())
     }
 
-    pub(super) fn finish(self) -> Option<Trace> {
-        let name = if self.fields.is_tabbed { "log of CloudFront" } else { "log of IIS" };
-        self.gathering.finish(source(name))
+    fn name(&self) -> &'static str {
+        if self.is_tabbed { "log of CloudFront" } else { "log of IIS" }
     }
 }
 
@@ -116,8 +96,8 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_their_fields_say() {
-        let iis = Fields {
-            names: Fields::named(b"#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken").unwrap(),
+        let iis = W3c {
+            names: W3c::named(b"#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken").unwrap(),
             is_tabbed: false,
         };
         let line =
@@ -129,12 +109,12 @@ mod tests {
         assert!(iis.parse(b"2024-05-02 17:42:15").is_err());
 
         let names = b"#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status time-taken cs-protocol-version";
-        let cloudfront = Fields { names: Fields::named(names).unwrap(), is_tabbed: true };
+        let cloudfront = W3c { names: W3c::named(names).unwrap(), is_tabbed: true };
         let line = b"2019-12-04\t21:02:31\tLAX1\t392\t192.0.2.100\tGET\td1.cloudfront.net\t/index.html\t200\t0.001\tHTTP/2.0";
         let request = cloudfront.parse(line).unwrap();
         assert_eq!((request.took, request.sizes), (Some(1_000), [0, 392]));
         assert!(request.protocol == Protocol::Multiplexed);
-        assert!(Fields::default().parse(line).is_err());
+        assert!(W3c::default().parse(line).is_err());
         assert!(begins(b"#Software: Microsoft\r\n#Version: 1.0\r\n") && !begins(b"127.0.0.1 - -"));
     }
 }

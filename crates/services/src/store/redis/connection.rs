@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::codec::{Reply, decode_reply};
-use super::{Fault, Subscription};
+use super::{Client, Fault, Subscription};
+use crate::store::client::SLICE;
 
 /// The room for bytes that a connection keeps between calls.
 const ROOM: usize = 4 << 10;
@@ -23,8 +24,8 @@ pub(super) struct Connection {
 impl Connection {
     /// A connection with a time limit for each exchange.
     pub(super) fn new(mut stream: TcpStream, limit: Duration) -> io::Result<Self> {
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_write_timeout(Some(limit))?;
+        stream.set_read_timeout(Some(limit.min(SLICE)))?;
+        stream.set_write_timeout(Some(limit.min(SLICE)))?;
         Ok(Self { stream, input: vec![0; ROOM], limit })
     }
 
@@ -38,19 +39,27 @@ impl Connection {
     }
 
     /// Turns the connection into a subscription to `channel`.
-    pub(super) async fn subscribe(self, channel: &[u8]) -> Result<Subscription, Fault> {
+    pub(super) async fn subscribe(mut self, channel: &[u8]) -> Result<Subscription, Fault> {
+        self.stream.set_read_timeout(Some(self.limit)).map_err(Fault::Gone)?;
+        self.stream.set_write_timeout(Some(self.limit)).map_err(Fault::Gone)?;
         Subscription::begin(self.stream, channel, self.limit).await
     }
 
-    /// Sends `commands`, and waits for their `count` replies.
+    /// Sends `commands`, and waits for their `count` replies, but not longer than the client does.
     pub(super) async fn exchange(
         &mut self,
-        commands: &[u8],
+        mut commands: &[u8],
         count: usize,
+        client: Client<'_>,
     ) -> Result<Vec<Reply>, Fault> {
         // A limit on each read would not stop a peer that sends byte by byte.
         let deadline = Instant::now() + self.limit;
-        self.stream.write_all(commands).await.map_err(Fault::from_exchange)?;
+        while !commands.is_empty() {
+            match self.stream.write(commands).await {
+                Ok(sent) => commands = &commands[sent..],
+                Err(error) => goes_on(error, deadline, client)?,
+            }
+        }
         let mut replies = Vec::with_capacity(count);
         let (mut decoded, mut filled) = (0, 0);
         loop {
@@ -70,7 +79,7 @@ impl Connection {
             match self.stream.read(&mut self.input[filled..]).await {
                 Ok(0) => return Err(Fault::Gone(io::ErrorKind::UnexpectedEof.into())),
                 Ok(length) => filled += length,
-                Err(error) => return Err(Fault::from_exchange(error)),
+                Err(error) => goes_on(error, deadline, client)?,
             }
             if Instant::now() > deadline {
                 return Err(Fault::Late);
@@ -83,5 +92,15 @@ impl Connection {
             self.input = vec![0; ROOM];
         }
         Ok(replies)
+    }
+}
+
+/// Judges the error of a wait, which had a slice of time. No fault: the wait goes on.
+fn goes_on(error: io::Error, deadline: Instant, client: Client<'_>) -> Result<(), Fault> {
+    match Fault::from_exchange(error) {
+        Fault::Late if Instant::now() >= deadline => Err(Fault::Late),
+        Fault::Late if client.has_left() => Err(Fault::ClientLeft),
+        Fault::Late => Ok(()),
+        fault => Err(fault),
     }
 }

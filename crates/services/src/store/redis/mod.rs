@@ -39,14 +39,15 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use duality_runtime::net::TcpStream;
+use duality_runtime::select;
 use duality_runtime::time::{Duration, Instant, sleep, timeout};
 use rustix::io::Errno;
 
 use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
 use self::connection::Connection;
 pub(super) use self::subscription::Subscription;
-use super::pool::{Checkout, Pool};
-use super::{Options, RedisCalls, Remark, Visit};
+use super::pool::{Checkout, NoTurn, Pool};
+use super::{Client, Failed, Options, RedisCalls, Remark, Visit};
 use crate::per_loop::PerLoop;
 
 const VISITORS: &[u8] = b"duality:visitors";
@@ -111,6 +112,9 @@ pub(super) enum Fault {
     Refused(String),
     #[error("no connection came free in time: it is overloaded")]
     Crowded,
+    /// The client that the call was made for has left.
+    #[error("the client has left")]
+    ClientLeft,
     #[error("it failed a moment ago: {0}")]
     Resting(String),
 }
@@ -146,7 +150,7 @@ impl Redis {
         Ok(Self { addresses, greeting, options, groups: PerLoop::default() })
     }
 
-    pub(super) async fn visit(&self, newest: usize) -> Result<Visit, String> {
+    pub(super) async fn visit(&self, newest: usize, client: Client<'_>) -> Result<Visit, Failed> {
         let mut count = Commands::once(&[b"INCR", VISITORS]);
         // LRANGE includes its end, and -1 is the last element.
         let last = newest.saturating_sub(1).to_string();
@@ -157,47 +161,60 @@ impl Redis {
         let (visitors, remarks) = match self.options.redis_calls {
             RedisCalls::Pipelined => {
                 count.push(range);
-                self.call(&count, |[visitors, remarks]| {
+                self.call(&count, client, |[visitors, remarks]| {
                     Some((number(&visitors)?, elements(remarks)?))
                 })
                 .await?
             }
             RedisCalls::Separate => {
-                let remarks =
-                    self.call(&Commands::repeatable(range), |[remarks]| elements(remarks)).await?;
-                self.call(&count, |[visitors]| number(&visitors)).await?;
+                let range = Commands::repeatable(range);
+                let remarks = self.call(&range, client, |[remarks]| elements(remarks)).await?;
+                self.call(&count, client, |[visitors]| number(&visitors)).await?;
                 let read_back = Commands::repeatable(&[b"GET", VISITORS]);
-                (self.call(&read_back, |[visitors]| number(&visitors)).await?, remarks)
+                (self.call(&read_back, client, |[visitors]| number(&visitors)).await?, remarks)
             }
         };
         Ok(Visit { visitors, remarks })
     }
 
-    pub(super) async fn add_remark(&self, remark: &Remark) -> Result<(), String> {
+    pub(super) async fn add_remark(
+        &self,
+        remark: &Remark,
+        client: Client<'_>,
+    ) -> Result<(), Failed> {
         let element = encode_remark(remark);
         let push = Commands::once(&[b"LPUSH", REMARKS, element.as_bytes()]);
-        self.call(&push, |[length]| number(&length)).await.map(|_| ())
+        self.call(&push, client, |[length]| number(&length)).await.map(|_| ())
     }
 
-    pub(super) async fn add_entry(&self, name: &str, phone: &str) -> Result<(), String> {
+    pub(super) async fn add_entry(
+        &self,
+        name: &str,
+        phone: &str,
+        client: Client<'_>,
+    ) -> Result<(), Failed> {
         let set = Commands::repeatable(&[b"HSET", PHONE, name.as_bytes(), phone.as_bytes()]);
-        self.call(&set, |[added]| number(&added)).await.map(|_| ())
+        self.call(&set, client, |[added]| number(&added)).await.map(|_| ())
     }
 
-    pub(super) async fn find_entry(&self, name: &str) -> Result<Option<String>, String> {
+    pub(super) async fn find_entry(
+        &self,
+        name: &str,
+        client: Client<'_>,
+    ) -> Result<Option<String>, Failed> {
         let find = Commands::repeatable(&[b"HGET", PHONE, name.as_bytes()]);
-        self.call(&find, |[phone]| text(phone)).await
+        self.call(&find, client, |[phone]| text(phone)).await
     }
 
     /// Adds one to the number at `key`, and returns it.
-    pub(super) async fn count(&self, key: &[u8]) -> Result<u64, String> {
-        self.call(&Commands::once(&[b"INCR", key]), |[count]| number(&count)).await
+    pub(super) async fn count(&self, key: &[u8]) -> Result<u64, Failed> {
+        self.call(&Commands::once(&[b"INCR", key]), Client::NONE, |[count]| number(&count)).await
     }
 
     /// Sets the text at `key`, unless there is one.
-    pub(super) async fn offer(&self, key: &[u8], text: &[u8]) -> Result<bool, String> {
+    pub(super) async fn offer(&self, key: &[u8], text: &[u8]) -> Result<bool, Failed> {
         let set = Commands::once(&[b"SET", key, text, b"NX"]);
-        self.call(&set, |[reply]| match reply {
+        self.call(&set, Client::NONE, |[reply]| match reply {
             Reply::SimpleString(_) => Some(true),
             Reply::Null => Some(false),
             _ => None,
@@ -206,22 +223,22 @@ impl Redis {
     }
 
     /// Removes and returns the text at `key`, if there is one.
-    pub(super) async fn take_offer(&self, key: &[u8]) -> Result<Option<String>, String> {
-        self.call(&Commands::once(&[b"GETDEL", key]), |[reply]| text(reply)).await
+    pub(super) async fn take_offer(&self, key: &[u8]) -> Result<Option<String>, Failed> {
+        self.call(&Commands::once(&[b"GETDEL", key]), Client::NONE, |[reply]| text(reply)).await
     }
 
     /// Publishes a message, and returns how many subscribers get it.
-    pub(super) async fn publish(&self, channel: &[u8], message: &[u8]) -> Result<u64, String> {
+    pub(super) async fn publish(&self, channel: &[u8], message: &[u8]) -> Result<u64, Failed> {
         let publish = Commands::once(&[b"PUBLISH", channel, message]);
-        self.call(&publish, |[receivers]| number(&receivers)).await
+        self.call(&publish, Client::NONE, |[receivers]| number(&receivers)).await
     }
 
-    pub(super) async fn subscribe(&self, channel: &[u8]) -> Result<Subscription, String> {
+    pub(super) async fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failed> {
         let group = self.group();
         let subscribing = async {
             group.exchanges.is_over()?;
             group.connects.is_over()?;
-            self.connect().await?.subscribe(channel).await
+            self.connect(Client::NONE).await?.subscribe(channel).await
         };
         group.settle(subscribing.await)
     }
@@ -231,23 +248,29 @@ impl Redis {
     async fn call<T, const COUNT: usize>(
         &self,
         commands: &Commands,
+        client: Client<'_>,
         read: fn([Reply; COUNT]) -> Option<T>,
-    ) -> Result<T, String> {
+    ) -> Result<T, Failed> {
         let group = self.group();
-        group.settle(self.call_in(&group, commands, read).await)
+        group.settle(self.call_in(&group, commands, client, read).await)
     }
 
     async fn call_in<T, const COUNT: usize>(
         &self,
         group: &Group,
         commands: &Commands,
+        client: Client<'_>,
         read: fn([Reply; COUNT]) -> Option<T>,
     ) -> Result<T, Fault> {
         group.exchanges.is_over()?;
-        let checkout = group.pool.check_out(self.options.turn_limit).await.ok_or(Fault::Crowded)?;
+        let turn = group.pool.check_out(self.options.turn_limit, client).await;
+        let checkout = turn.map_err(|none| match none {
+            NoTurn::Late => Fault::Crowded,
+            NoTurn::ClientLeft => Fault::ClientLeft,
+        })?;
         // Another call may have found Redis unavailable while this one waited.
         group.exchanges.is_over()?;
-        let (connection, replies) = self.exchange(group, &checkout, commands).await?;
+        let (connection, replies) = self.exchange(group, &checkout, commands, client).await?;
         // An error is a complete reply too, so the connection stays good.
         if let Some(refusal) = replies.iter().find_map(refusal) {
             checkout.put(connection);
@@ -265,6 +288,7 @@ impl Redis {
         group: &Group,
         checkout: &Checkout<'_, Connection>,
         commands: &Commands,
+        client: Client<'_>,
     ) -> Result<(Connection, Vec<Reply>), Fault> {
         let give_up = Instant::now() + self.options.connect_limit;
         loop {
@@ -272,7 +296,7 @@ impl Redis {
                 if !connection.is_quiet() {
                     continue;
                 }
-                match connection.exchange(&commands.bytes, commands.count).await {
+                match connection.exchange(&commands.bytes, commands.count, client).await {
                     Ok(replies) => return Ok((connection, replies)),
                     // Redis closed the connection between the check and the command. The other idle
                     // connections will be closed too.
@@ -281,7 +305,7 @@ impl Redis {
                 }
             }
             group.connects.is_over()?;
-            match self.connect().await {
+            match self.connect(client).await {
                 // Only descriptors are lacking. Another call may put back its connection, or close
                 // a file.
                 Err(Fault::Unreached(error)) if lacks(&error) && Instant::now() < give_up => {
@@ -290,11 +314,15 @@ impl Redis {
                 connected => {
                     let exchanged = async {
                         let mut connection = connected?;
-                        let replies = connection.exchange(&commands.bytes, commands.count).await?;
+                        let replies =
+                            connection.exchange(&commands.bytes, commands.count, client).await?;
                         Ok((connection, replies))
                     };
                     let exchanged: Result<_, Fault> = exchanged.await;
-                    if let Err(fault) = &exchanged {
+                    // A client that has left says nothing of Redis.
+                    if let Err(fault) = &exchanged
+                        && !matches!(fault, Fault::ClientLeft)
+                    {
                         group.connects.rest(fault.to_string());
                     }
                     return exchanged;
@@ -307,31 +335,38 @@ impl Redis {
     pub(super) async fn reach(&self) -> Result<(), String> {
         let ping = Commands::repeatable(&[b"PING"]);
         let asking = async {
-            let mut connection = self.connect().await?;
-            let replies = connection.exchange(&ping.bytes, ping.count).await?;
+            let mut connection = self.connect(Client::NONE).await?;
+            let replies = connection.exchange(&ping.bytes, ping.count, Client::NONE).await?;
             replies.iter().find_map(refusal).map_or(Ok(()), Err)
         };
         asking.await.map_err(|fault| fault.to_string())
     }
 
-    async fn connect(&self) -> Result<Connection, Fault> {
+    async fn connect(&self, client: Client<'_>) -> Result<Connection, Fault> {
         let mut refused = io::ErrorKind::AddrNotAvailable.into();
         for &address in &self.addresses {
             let connecting = timeout(self.options.connect_limit, TcpStream::connect(address));
-            match connecting.await.unwrap_or_else(|elapsed| Err(elapsed.into())) {
-                Ok(stream) => return self.greet(stream).await,
+            let connected = match client.may_leave() {
+                true => select! {
+                    connected = connecting => connected,
+                    () = client.leaves() => return Err(Fault::ClientLeft),
+                },
+                false => connecting.await,
+            };
+            match connected.unwrap_or_else(|elapsed| Err(elapsed.into())) {
+                Ok(stream) => return self.greet(stream, client).await,
                 Err(error) => refused = error,
             }
         }
         Err(Fault::Unreached(refused))
     }
 
-    async fn greet(&self, stream: TcpStream) -> Result<Connection, Fault> {
+    async fn greet(&self, stream: TcpStream, client: Client<'_>) -> Result<Connection, Fault> {
         let mut connection =
             Connection::new(stream, self.options.reply_limit).map_err(Fault::Unreached)?;
         if self.greeting.count > 0 {
             let greeting = &self.greeting;
-            let replies = connection.exchange(&greeting.bytes, greeting.count).await?;
+            let replies = connection.exchange(&greeting.bytes, greeting.count, client).await?;
             if let Some(refusal) = replies.iter().find_map(refusal) {
                 return Err(refusal);
             }
@@ -350,7 +385,7 @@ impl Redis {
 
 impl Group {
     /// Starts a pause of the group if Redis was unavailable.
-    fn settle<T>(&self, result: Result<T, Fault>) -> Result<T, String> {
+    fn settle<T>(&self, result: Result<T, Fault>) -> Result<T, Failed> {
         match &result {
             Err(fault @ Fault::Late) => self.exchanges.rest(fault.to_string()),
             Err(fault @ (Fault::Unreached(_) | Fault::Confused(_))) => {
@@ -358,7 +393,10 @@ impl Group {
             }
             _ => {}
         }
-        result.map_err(|fault| fault.to_string())
+        result.map_err(|fault| match fault {
+            Fault::ClientLeft => Failed::ClientLeft,
+            fault => Failed::Store(fault.to_string()),
+        })
     }
 }
 

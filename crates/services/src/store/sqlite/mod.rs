@@ -26,8 +26,9 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
 use self::guard::{Guard, LogIdentity, Sight, Unfit};
-use super::pool::Pool;
-use super::{Remark, Synchronous, Visit};
+use super::client::Watch;
+use super::pool::{NoTurn, Pool};
+use super::{Client, Failed, Remark, Synchronous, Visit};
 
 /// The most connections that read at a time. More would only use descriptors.
 const READERS: usize = 4;
@@ -95,8 +96,12 @@ impl Sqlite {
     }
 
     /// Counts a visitor and reads the newest remarks, in one transaction.
-    pub(super) async fn visit(self: &Arc<Self>, newest: usize) -> Result<Visit, String> {
-        self.call(Access::Write, move |connection| {
+    pub(super) async fn visit(
+        self: &Arc<Self>,
+        newest: usize,
+        client: Client<'_>,
+    ) -> Result<Visit, Failed> {
+        self.call(Access::Write, client, move |connection| {
             // The transaction is not deferred. A deferred one that reads first cannot write after
             // another process has written.
             let transaction =
@@ -116,9 +121,13 @@ impl Sqlite {
         .await
     }
 
-    pub(super) async fn add_remark(self: &Arc<Self>, remark: &Remark) -> Result<(), String> {
+    pub(super) async fn add_remark(
+        self: &Arc<Self>,
+        remark: &Remark,
+        client: Client<'_>,
+    ) -> Result<(), Failed> {
         let remark = remark.clone();
-        self.call(Access::Write, move |connection| {
+        self.call(Access::Write, client, move |connection| {
             connection
                 .prepare_cached("INSERT INTO remarks (guest, text) VALUES (?, ?)")?
                 .execute(params![remark.guest, remark.text])?;
@@ -131,9 +140,10 @@ impl Sqlite {
         self: &Arc<Self>,
         name: &str,
         number: &str,
-    ) -> Result<(), String> {
+        client: Client<'_>,
+    ) -> Result<(), Failed> {
         let (name, number) = (name.to_owned(), number.to_owned());
-        self.call(Access::Write, move |connection| {
+        self.call(Access::Write, client, move |connection| {
             connection
                 .prepare_cached("INSERT OR REPLACE INTO phone (name, number) VALUES (?, ?)")?
                 .execute(params![name, number])?;
@@ -142,9 +152,13 @@ impl Sqlite {
         .await
     }
 
-    pub(super) async fn find_entry(self: &Arc<Self>, name: &str) -> Result<Option<String>, String> {
+    pub(super) async fn find_entry(
+        self: &Arc<Self>,
+        name: &str,
+        client: Client<'_>,
+    ) -> Result<Option<String>, Failed> {
         let name = name.to_owned();
-        self.call(Access::Read, move |connection| {
+        self.call(Access::Read, client, move |connection| {
             connection
                 .prepare_cached("SELECT number FROM phone WHERE name = ?")?
                 .query_one([&name], |row| row.get(0))
@@ -154,28 +168,36 @@ impl Sqlite {
     }
 
     /// Does `work`, which is at most one transaction, without holding up other tasks. The call
-    /// tries again while another process has the lock, until the limit has passed.
+    /// tries again while another process has the lock, until the limit has passed or the client has
+    /// left. An attempt under way ends first: it takes no longer than the disk.
     async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         access: Access,
+        client: Client<'_>,
         work: impl FnMut(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, Failed> {
         let pool = match access {
             Access::Read => &self.readers,
             Access::Write => &self.writer,
         };
-        let checkout = pool.check_out(self.limit).await;
-        let checkout = checkout.ok_or("no turn came in time: it is overloaded")?;
+        let checkout = pool.check_out(self.limit, client).await.map_err(|none| match none {
+            NoTurn::Late => Failed::Store("no turn came in time: it is overloaded".to_owned()),
+            NoTurn::ClientLeft => Failed::ClientLeft,
+        })?;
         let mut job = Job { sqlite: self.clone(), access, opened: checkout.take(), work, log: 0 };
         let start = Instant::now();
+        let mut watch = Watch::new(client);
         let result = loop {
             let outcome;
             (outcome, job) = task::offload(move || (job.attempt(), job)).await;
             match outcome {
                 Err(failure) if failure.is_busy() && start.elapsed() < self.limit => {
+                    if watch.has_left() {
+                        break Err(Failed::ClientLeft);
+                    }
                     time::sleep(pause(start.elapsed())).await;
                 }
-                outcome => break outcome.map_err(|failure| failure.to_string()),
+                outcome => break outcome.map_err(|failure| Failed::Store(failure.to_string())),
             }
         };
         if job.log >= LONGEST_LOG {
@@ -344,6 +366,7 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(60);
+    const NONE: Client<'_> = Client::NONE;
 
     fn sqlite(directory: &TempDir, synchronous: Synchronous) -> Arc<Sqlite> {
         Arc::new(Sqlite::create(&directory.path().join("store.db"), synchronous, LIMIT).unwrap())
@@ -355,20 +378,21 @@ mod tests {
         let sqlite = sqlite(&directory, Synchronous::Normal);
         let remark = Remark { guest: "ann".into(), text: "x".repeat(10_000) };
         block_on(async {
-            sqlite.visit(0).await.unwrap();
-            let checkout = sqlite.writer.check_out(LIMIT).await.unwrap();
+            sqlite.visit(0, NONE).await.ok().unwrap();
+            let checkout = sqlite.writer.check_out(LIMIT, NONE).await.ok().unwrap();
             let opened = checkout.take().unwrap();
             // SQLite returns the same error for a file that must not grow. The least limit that
             // SQLite accepts is the file's present size.
             opened.connection.pragma_update(None, "max_page_count", 1).unwrap();
             checkout.put(opened);
-            sqlite.add_entry("ann", "1").await.unwrap();
-            let error = sqlite.add_remark(&remark).await.unwrap_err();
-            assert!(error.contains("full"), "{error}");
+            sqlite.add_entry("ann", "1", NONE).await.ok().unwrap();
+            let error = sqlite.add_remark(&remark, NONE).await.err();
+            let is_full = |why: &String| why.contains("full");
+            assert!(matches!(error, Some(Failed::Store(why)) if is_full(&why)));
             // The failure dropped the connection, and with it the limit.
-            sqlite.add_remark(&remark).await.unwrap();
-            assert_eq!(sqlite.visit(5).await.unwrap().remarks, [remark]);
-            assert_eq!(sqlite.find_entry("ann").await.unwrap().as_deref(), Some("1"));
+            sqlite.add_remark(&remark, NONE).await.ok().unwrap();
+            assert_eq!(sqlite.visit(5, NONE).await.ok().unwrap().remarks, [remark]);
+            assert_eq!(sqlite.find_entry("ann", NONE).await.ok().unwrap().as_deref(), Some("1"));
         });
     }
 

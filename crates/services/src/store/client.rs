@@ -1,0 +1,76 @@
+//! The client that a call is made for. A call whose client leaves ends early.
+
+use duality_runtime::net::{Closed, TcpStream};
+use duality_runtime::time::{Duration, Instant, sleep};
+
+/// A wait for the store is cut into slices of this length. After each slice, the call looks whether
+/// its client is still there. A shorter wait costs no look.
+pub(super) const SLICE: Duration = Duration::from_millis(500);
+
+/// The client that a call is made for. The default is no client, so the call ends with its result.
+#[derive(Clone, Copy, Default)]
+pub struct Client<'c> {
+    stream: Option<&'c TcpStream>,
+    serves_half_closed: bool,
+}
+
+impl<'c> Client<'c> {
+    /// No client.
+    pub(super) const NONE: Self = Self { stream: None, serves_half_closed: false };
+
+    /// The client at the other end of `stream`.
+    ///
+    /// A client that has shut down its sending side cannot be told from one that has closed. It
+    /// counts as one that has left, unless `serves_half_closed`.
+    #[must_use]
+    pub fn of(stream: &'c TcpStream, serves_half_closed: bool) -> Self {
+        Self { stream: Some(stream), serves_half_closed }
+    }
+
+    /// Whether the client waits no more for its reply.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        match self.stream.and_then(TcpStream::has_closed) {
+            None => false,
+            Some(Closed::Sending) => !self.serves_half_closed,
+            Some(Closed::Both) => true,
+        }
+    }
+
+    /// Whether there is a client that may leave.
+    pub(super) fn may_leave(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Waits until the client has left.
+    pub(super) async fn leaves(&self) {
+        loop {
+            sleep(SLICE).await;
+            if self.has_left() {
+                return;
+            }
+        }
+    }
+}
+
+/// Looks at a client, at most once in a slice.
+pub(super) struct Watch<'c> {
+    client: Client<'c>,
+    looked: Instant,
+}
+
+impl<'c> Watch<'c> {
+    /// Begins now: the first look comes after a slice.
+    pub(super) fn new(client: Client<'c>) -> Self {
+        Self { client, looked: Instant::now() }
+    }
+
+    /// Whether the client is known to have left.
+    pub(super) fn has_left(&mut self) -> bool {
+        if self.looked.elapsed() < SLICE {
+            return false;
+        }
+        self.looked = Instant::now();
+        self.client.has_left()
+    }
+}
