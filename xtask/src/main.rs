@@ -12,6 +12,7 @@ mod files;
 mod fuzz;
 mod guide;
 mod hosts;
+mod minimal;
 mod miri;
 mod outcome;
 mod package;
