@@ -60,8 +60,8 @@ impl Reserve {
     }
 }
 
-/// Fits malloc(3) to a server. Does nothing with another C library than glibc, or if the process has
-/// a second thread. Call this before there are threads.
+/// Fits malloc(3) to a server. Does nothing with another C library than glibc, or if the process
+/// has a second thread. Call this before there are threads.
 ///
 /// - If the memory of this process is limited, threads share arenas. An arena takes 64 MiB of
 ///   address space. Each new thread would get its own arena, up to eight for a processor.
