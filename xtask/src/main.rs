@@ -13,6 +13,7 @@ mod fuzz;
 mod guide;
 mod hosts;
 mod instructions;
+mod minimal;
 mod miri;
 mod outcome;
 mod package;

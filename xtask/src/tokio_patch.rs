@@ -4,7 +4,8 @@
 use std::ffi::OsStr;
 
 use crate::Workspace;
-use crate::outcome::Outcome::{self, Passed, Skipped};
+use crate::minimal;
+use crate::outcome::Outcome::{self, Partly, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 use crate::testing::execute_tests;
 
@@ -54,10 +55,22 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
             other => return other,
         }
     }
+    let without = match minimal::run(workspace) {
+        Passed => None,
+        Skipped(reason) => {
+            println!("{reason}");
+            Some(reason)
+        }
+        other => return other,
+    };
     match execute(cargo_command(workspace).args(["build", "--locked", "--package", COMMAND])) {
         Passed => {}
         other => return other,
     }
     let mut tests = cargo(PROGRAMS, &["test", "--no-fail-fast"]);
-    execute_tests(tests.env("CARGO_DUALITY", workspace.target.join("debug").join(COMMAND)))
+    let tests = tests.env("CARGO_DUALITY", workspace.target.join("debug").join(COMMAND));
+    match (execute_tests(tests), without) {
+        (Passed, Some(reason)) => Partly(reason),
+        (outcome, _) => outcome,
+    }
 }

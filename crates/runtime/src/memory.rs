@@ -60,8 +60,8 @@ impl Reserve {
     }
 }
 
-/// Fits malloc(3) to a server. Does nothing with another C library than glibc. Call this before
-/// there are threads.
+/// Fits malloc(3) to a server. Does nothing with another C library than glibc, or if the process
+/// has a second thread. Call this before there are threads.
 ///
 /// - If the memory of this process is limited, threads share arenas. An arena takes 64 MiB of
 ///   address space. Each new thread would get its own arena, up to eight for a processor.
@@ -71,7 +71,7 @@ impl Reserve {
 ///   such a reply's processor time. `MALLOC_TRIM_THRESHOLD_` of the environment goes before this.
 pub fn fit_malloc() {
     #[cfg(target_env = "gnu")]
-    {
+    if is_alone() {
         /// Of mallopt(3).
         const ARENA_SPACE: usize = 64 << 20;
         const FREE: i32 = 4 << 20;
@@ -85,10 +85,17 @@ pub fn fit_malloc() {
             &[]
         };
         for (option, value) in options {
-            // SAFETY: the function has no preconditions.
+            // SAFETY: mallopt(3) writes what malloc reads without a lock, so no other thread may
+            // allocate meanwhile. `is_alone` has found that no other thread exists.
             unsafe { libc::mallopt(*option, *value) };
         }
     }
+}
+
+/// Whether the calling thread is known to be the only one of the process.
+#[cfg(target_env = "gnu")]
+fn is_alone() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
 #[cfg(test)]
@@ -101,6 +108,17 @@ mod tests {
         assert_eq!(Reserve::within(Some(1 << 20)).bytes(), 8 << 20);
         assert_eq!(Reserve::within(Some(256 << 20)).bytes(), 64 << 20);
         assert_eq!(Reserve::within(Some(1 << 40)).bytes(), 256 << 20);
+    }
+
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn a_process_with_a_second_thread_is_seen() {
+        std::thread::scope(|scope| {
+            let (end, is_over) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || is_over.recv());
+            assert!(!is_alone());
+            drop(end);
+        });
     }
 
     #[test]

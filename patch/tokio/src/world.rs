@@ -12,7 +12,7 @@ use duality_runtime::log;
 
 const VARIABLE: &str = "DUALITY_WORLD";
 const LOOPS: &str = "DUALITY_LOOPS";
-const MOST_LOOPS: usize = 512;
+pub(crate) const MOST_LOOPS: usize = 512;
 
 /// The worlds, by their names.
 const WORLDS: [(&str, World); 6] = [

@@ -4,10 +4,12 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Command;
+use std::iter;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 
-use common::{Server, command, run, without_date};
+use common::{LIMIT, Server, command, run, without_date};
 
 const SHOP: &str = env!("CARGO_BIN_EXE_shop");
 const PIECES: &str = env!("CARGO_BIN_EXE_pieces");
@@ -226,12 +228,56 @@ fn a_task_that_holds_its_loop_is_named() {
         let output = run(held.env("DUALITY_LOOPS", "1").env("DUALITY_STALL", "50"), "");
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{told}");
-        let names = |line: &str| {
-            line.contains("stall: task ") && line.contains(", spawned at src/bin/held.rs:")
-        };
-        assert!(told.lines().any(names), "{told}");
+        assert!(told.lines().any(names_the_task), "{told}");
         let silent = run(held.env("DUALITY_STALL", "0"), "");
         assert_eq!(String::from_utf8_lossy(&silent.stderr), "");
+    }
+}
+
+/// Whether a line of the watchdog names a task of the program `held`.
+fn names_the_task(line: &str) -> bool {
+    line.contains("stall: task ") && line.contains(", spawned at src/bin/held.rs:")
+}
+
+/// What docs/tokio-patch.md says of `block_on` of another executor: without end, and with a line.
+#[test]
+fn a_wait_for_what_comes_from_the_same_loop_is_named() {
+    for (world, argument) in [("epoll", "a-task"), ("uthreads", "a-task"), ("epoll", "a-time")] {
+        let mut held = command(HELD, world);
+        held.arg(argument).env("DUALITY_LOOPS", "1").env("DUALITY_STALL", "50");
+        let mut child = held.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let told = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            let mut told = told.lines().map_while(Result::ok);
+            told.all(|line| sender.send(line).is_ok());
+        });
+        // The program goes on for ever after the line.
+        let is_it = |line: &String| {
+            names_the_task(line)
+                && line.contains(" ms, in a call that waits: ")
+                && line.contains("it waits for ever")
+        };
+        let found = iter::from_fn(|| lines.recv_timeout(LIMIT).ok()).find(is_it);
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        reader.join().unwrap();
+        assert!(found.is_some(), "{argument} on {world}");
+        assert!(output.stdout.is_empty(), "{argument}: it has come");
+    }
+    let in_threads = run(command(HELD, "threads").arg("a-task"), "");
+    assert_eq!(String::from_utf8_lossy(&in_threads.stdout), "7\n");
+}
+
+/// A loop that is held up is sent no further task. Another loop takes over those that have not
+/// begun, and a further loop if there is none.
+#[test]
+fn tasks_do_not_begin_on_a_loop_that_is_held_up() {
+    for (world, loops) in [("epoll", "1"), ("epoll", "2"), ("uthreads", "2"), ("threads", "1")] {
+        let mut held = command(HELD, world);
+        let output = run(held.arg("others").env("DUALITY_LOOPS", loops), "");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "28\n", "{world}: {told}");
     }
 }
 

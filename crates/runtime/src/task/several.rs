@@ -11,10 +11,23 @@ use pin_project_lite::pin_project;
 /// Each branch is `PATTERN = FUTURE => EXPRESSION`. The futures are polled in this order, so the
 /// first of two ready futures counts. All expressions have the same type.
 ///
-/// Dropping a future loses no data if it is a single operation: a `read` that has not returned has
-/// taken no bytes. A future of several operations loses what the first ones did, as with tokio.
-/// `read_exact` loses the bytes that it has read. `write_all` does not tell how many it wrote. Keep
-/// such a future outside of the loop, or use `read` and count.
+/// What the drop of a future loses, before it is ready:
+///
+/// | operation | lost |
+/// | --- | --- |
+/// | `read`, `fill`, `Lines::next`, `accept`, `closed`, `recv_from` | nothing |
+/// | `recv` of a channel, `sleep`, `tick`, `notified`, `yield_now` | nothing |
+/// | `lock`, `acquire` | the place in the queue |
+/// | `send` of a channel | the value |
+/// | `write` | nothing; over TLS, how many bytes were sent |
+/// | `read_exact` | the bytes that it has read |
+/// | `write_all`, `write_last`, `write_all_vectored`, `send_file` | how many bytes were sent |
+/// | `connect`, `accept_tls`, `connect_tls` | the connection, which closes |
+/// | `timeout` | what the future within it loses |
+/// | a `JoinHandle`, `offload`, files | the result alone: the task or the work goes on |
+///
+/// `read_exact` loses bytes because it is several operations, as with tokio. Keep such a future
+/// outside of the loop, or use `read` and count.
 ///
 /// ```
 /// # use duality_runtime as duality;

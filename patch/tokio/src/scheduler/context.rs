@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use super::{Handle, RuntimeId, TryCurrentError};
@@ -161,13 +161,20 @@ pub(crate) fn run<R>(
         Driver::InPlace => (None, None),
         Driver::Loop { runtime, number } => (Some(runtime), Some(number)),
     };
+    let pass_over = number.filter(|_| may_leave).map(|number| {
+        let shared = Arc::downgrade(&handle.shared);
+        let pass_over = move |is_passed_over: bool| {
+            shared.upgrade().iter().for_each(|shared| shared.pass_over(number, is_passed_over));
+        };
+        Arc::new(pass_over) as watchdog::PassOver
+    });
     let _restore = Restore {
         depth: Some(enter(handle)),
         // The code may have left a loop by `block_in_place`, and hold it up still.
         place: PLACE.replace(Place { is_inside: true, may_leave, runtime, held_up: held_up() }),
         number: NUMBER.replace(number),
     };
-    let _watched = matches!(driver, Driver::Loop { .. }).then(watchdog::watch);
+    let _watched = number.map(|_| watchdog::watch(pass_over));
     without_blocking(body)
 }
 

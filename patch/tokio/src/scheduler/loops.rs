@@ -24,6 +24,8 @@ struct Queue {
     /// The waker of the loop's task that takes the tasks.
     waker: Option<Waker>,
     is_closed: bool,
+    /// Whether a task holds the loop up in a call that waits.
+    is_passed_over: bool,
 }
 
 impl Inbox {
@@ -61,6 +63,18 @@ impl Inbox {
 
     pub(crate) fn len(&self) -> usize {
         self.lock().tasks.len()
+    }
+
+    /// Whether other loops should be sent tasks instead.
+    pub(crate) fn is_passed_over(&self) -> bool {
+        self.lock().is_passed_over
+    }
+
+    /// Sets whether the loop should be sent tasks. If not, returns those that have not begun.
+    pub(crate) fn pass_over(&self, is_passed_over: bool) -> Vec<BoxedTask> {
+        let mut queue = self.lock();
+        queue.is_passed_over = is_passed_over;
+        if is_passed_over { std::mem::take(&mut queue.tasks) } else { Vec::new() }
     }
 
     /// Takes what was sent. `None` once the inbox is closed.

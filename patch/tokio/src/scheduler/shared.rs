@@ -22,7 +22,7 @@ use super::threads::{ThreadCount, ThreadOptions};
 use super::{Handle, RuntimeFlavor, RuntimeId};
 use crate::budget::with_budget;
 use crate::join::{Header, Id, Owner};
-use crate::world::{self, World};
+use crate::world::{self, MOST_LOOPS, World};
 
 /// What a runtime is made as.
 pub(super) struct Nature {
@@ -156,13 +156,26 @@ impl Shared {
             let inboxes = lock(&self.inboxes);
             let held_up = context::held_up().filter(|_| self.nature.flavor.is_multi_thread());
             let mut candidates = (0..inboxes.len()).map(|shift| (next + shift) % inboxes.len());
-            match candidates.find(|number| Some(*number) != held_up) {
+            let is_free =
+                |number: &usize| Some(*number) != held_up && !inboxes[*number].is_passed_over();
+            match candidates.find(is_free) {
                 Some(number) => return inboxes[number].clone(),
+                None if inboxes.len() >= MOST_LOOPS => return inboxes[0].clone(),
                 None => inboxes[0].clone(),
             }
         };
-        // The only loop is held up by the caller.
+        // The caller holds the only loop up, or tasks hold up all of them.
         self.start_loop(handle).unwrap_or(first)
+    }
+
+    /// Sets whether a loop is not sent tasks. If so, another loop gets those that have not
+    /// begun.
+    pub(crate) fn pass_over(self: &Arc<Self>, number: usize, is_passed_over: bool) {
+        let Some(inbox) = lock(&self.inboxes).get(number).cloned() else { return };
+        let handle = Handle { shared: self.clone() };
+        for task in inbox.pass_over(is_passed_over) {
+            self.start(&handle, task);
+        }
     }
 
     fn start_thread(&self, handle: &Handle, task: BoxedTask) {
