@@ -57,9 +57,8 @@ struct rt_int rt_connect(int fd, const struct sockaddr *to, socklen_t length) {
 
 /* ---- Several descriptors ----
  *
- * A wait with a mask of signals that is not the task's needs a thread of its own: only a thread can
- * change its mask and wait in one step. So a side thread makes these calls of ppoll, pselect and
- * epoll_pwait. */
+ * ppoll, pselect and epoll_pwait may have a mask of signals that is not the task's. Only a thread can
+ * change its mask and wait in one step. So a side thread makes such a call. */
 
 static bool has_own_mask(const sigset_t *mask) { return mask && on_loop() && !mask_is(self, mask); }
 

@@ -62,7 +62,7 @@ static void find_entry(void *library) {
 /* ---- Memory ----
  *
  * The file in memory is the process's own, and all processes of the program share the executable.
- * So what nobody writes is mapped from the executable. The rest of the file goes. */
+ * So the parts that are only read are mapped from the executable, and leave the file. */
 
 enum { PAGE = 4096 };
 
@@ -85,7 +85,7 @@ static int find_in_executable(struct dl_phdr_info *object, size_t size, void *ar
     return 1;
 }
 
-/* Opens the executable, if the engine is at this place in it. Its path may lead to another file. */
+/* Opens the executable, if the engine is at this place in it. Otherwise returns -1. */
 static int open_executable(off_t offset) {
     char found[sizeof(ElfW(Ehdr))];
     int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
