@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duality::net::tls::{Acceptor, Connector, Trust};
+use duality::net::tls::{Acceptor, Connector, HANDSHAKE_TIME, Trust};
 use duality::{Service, block_on, fs};
 use rustls::version::{TLS12, TLS13};
 use tls_client::{LIMIT, connect, connect_tls, make_certificate};
@@ -146,16 +146,25 @@ fn a_handshake_has_its_time() {
     let directory = tempfile::tempdir().unwrap();
     make_certificate(directory.path());
     let files = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
-    let acceptor = Arc::new(Acceptor::new(&files.0, &files.1).unwrap());
+    let acceptor = Acceptor::new(&files.0, &files.1).unwrap();
+    assert_eq!(acceptor.handshake_time(), HANDSHAKE_TIME);
+    let acceptor = Arc::new(acceptor.with_handshake_time(Duration::from_millis(50)));
     let service = Service::new("short", move |stream| {
         let acceptor = acceptor.clone();
-        async move { stream.accept_tls(&acceptor, Duration::from_millis(50)).await.map(drop) }
+        async move { stream.accept_tls(&acceptor, acceptor.handshake_time()).await.map(drop) }
     })
     .on_error(|_, error| assert_eq!(error.kind(), std::io::ErrorKind::TimedOut));
-    for architecture in ["threads", "uthreads", "epoll"] {
+    for architecture in service.architectures() {
         let served = service.serve(architecture, "127.0.0.1:0").unwrap();
         let mut silent = connect(served.local_address());
         assert_eq!(what_comes(&mut silent), b"", "{architecture}");
+        // A whole ClientHello, and then silence: the server's part comes, and then the end.
+        for version in [&TLS12, &TLS13] {
+            let mut tls = connect_tls(served.local_address(), directory.path(), version);
+            tls.conn.write_tls(&mut tls.sock).unwrap();
+            let told = format!("{architecture}, {:?}", version.version);
+            assert!(what_comes(&mut tls.sock).len() > 100, "{told}");
+        }
         served.shutdown();
         served.join().unwrap();
     }

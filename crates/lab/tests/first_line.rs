@@ -39,6 +39,43 @@ fn requests_of_the_best_that_failed_stand_in_the_first_line() {
     assert_eq!(text(&said(&other))[0], "Choose epoll: it is the best at 100 connections.");
 }
 
+/// Never "No, a change does not pay" together with "Choose uring".
+#[test]
+fn beside_what_runs_today_there_is_one_verdict() {
+    let names = ["threads", "epoll", "uring"];
+    let mut seen = [0; 3];
+    for seed in 0..48_u64 {
+        // From level to far apart, one load or both, and from quiet to noisy.
+        let gain = [1.0, 0.97, 0.9, 0.6][seed as usize % 4];
+        let noise = [0.02, 0.1, 0.5][seed as usize / 4 % 3];
+        let mut trial =
+            Trial::new(&names, &[10, 100], 3, 6, noise, seed, |name, count| match name {
+                "uring" if count == 100 || seed % 2 == 0 => busy(12.0 * gain),
+                "epoll" if seed % 5 == 0 => busy(12.0 / gain),
+                _ => busy(12.0),
+            });
+        trial.heading.current = Some("threads".to_owned());
+        let said = said(&trial);
+        let first = text(&said)[0].to_owned();
+        let chosen = said.architecture.as_deref();
+        if first.starts_with("Yes, a change from threads pays") {
+            seen[0] += 1;
+            let named = chosen.is_some_and(|name| first.contains(&format!(": {name} takes ")));
+            assert!(named && chosen != Some("threads"), "{chosen:?}: {first}");
+        } else if first.starts_with("No, a change from threads does not pay") {
+            seen[1] += 1;
+            assert_eq!(chosen, Some("threads"), "{first}");
+        } else {
+            seen[2] += 1;
+            assert!(first.starts_with("Cannot tell"), "{first}");
+            assert_eq!(chosen, None, "{first}");
+        }
+        let whole = trial.summary().render_text(&said, None);
+        assert!(!whole.contains("Choose "), "{whole}");
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+}
+
 #[test]
 fn what_is_sure_is_said_where_none_can_be_chosen() {
     let names = ["threads", "fork", "poll", "uring", "epoll"];

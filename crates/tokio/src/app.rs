@@ -182,7 +182,7 @@ mod secure {
     use std::sync::Arc;
 
     use duality::Service;
-    use duality_runtime::net::tls::{HANDSHAKE_TIME, HTTP_1, HTTP_2};
+    use duality_runtime::net::tls::{HTTP_1, HTTP_2};
 
     use crate::form::Form;
     use crate::socket::Security;
@@ -195,7 +195,7 @@ mod secure {
             let form = form.clone().secured(Security::by(acceptor.clone()));
             let first = move |stream: duality_runtime::net::TcpStream| {
                 let acceptor = acceptor.clone();
-                async move { stream.accept_tls(&acceptor, HANDSHAKE_TIME).await }
+                async move { stream.accept_tls(&acceptor, acceptor.handshake_time()).await }
             };
             served.after(first).with_foreign(form)
         })

@@ -48,13 +48,12 @@ impl Security {
     /// `TimedOut` if the client is slow, and the errors of the handshake.
     #[cfg(feature = "rustls")]
     pub(crate) async fn begin(self, stream: TcpStream) -> io::Result<Socket> {
-        use duality_runtime::net::tls::HANDSHAKE_TIME;
         use tokio::time::timeout;
         use tokio_rustls::TlsAcceptor;
 
         let Some(acceptor) = self.acceptor else { return Ok(Socket::of(Stream::Plain(stream))) };
         let handshake = Box::pin(TlsAcceptor::from(acceptor.config()).accept(stream));
-        let made = timeout(HANDSHAKE_TIME, handshake).await;
+        let made = timeout(acceptor.handshake_time(), handshake).await;
         match made.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
             Ok(stream) => Ok(Socket::of(Stream::Secure(Box::new(stream)))),
             // Errors of the protocol are the client's, as on our streams.

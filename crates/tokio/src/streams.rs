@@ -218,6 +218,16 @@ impl Write for Paced {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use duality_poller::Kind;
+    use duality_runtime::event_loop::{EventLoop, LoopWorld};
+    use duality_runtime::net::{ListenOptions, TcpListener};
+    use hyper::rt::ReadBuf;
+    use hyper::server::conn::http2;
+    use hyper::service::service_fn;
+
     use super::*;
 
     #[test]
@@ -229,5 +239,138 @@ mod tests {
         // Another task reads the connection after a switch of protocols.
         turn.is_over = true;
         assert!(turn.has_time());
+    }
+
+    /// A connection that counts what is read from it.
+    struct Watched {
+        inner: Paced,
+        bytes: Arc<AtomicUsize>,
+    }
+
+    impl Read for Watched {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            mut buffer: ReadBufCursor<'_>,
+        ) -> Poll<io::Result<()>> {
+            let mut own = vec![0; buffer.remaining()];
+            let mut own = ReadBuf::new(&mut own);
+            let polled = Pin::new(&mut self.inner).poll_read(context, own.unfilled());
+            self.bytes.fetch_add(own.filled().len(), Ordering::Relaxed);
+            buffer.put_slice(own.filled());
+            polled
+        }
+    }
+
+    impl Write for Watched {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.inner).poll_write(context, bytes)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.inner).poll_flush(context)
+        }
+
+        fn poll_shutdown(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.inner).poll_shutdown(context)
+        }
+    }
+
+    /// Requests with heads that cost much more than their bytes. Each byte stands for a field (RFC
+    /// 7541, section 6.1). With more fields, h2 ends the connection: a list may have 16 KiB.
+    fn flood(requests: u32) -> Vec<u8> {
+        const SETTINGS: u8 = 4;
+        const HEADERS: u8 = 1;
+        const WHOLE: u8 = 0x4 | 0x1; // END_HEADERS, END_STREAM
+        const GET: [u8; 3] = [0x82, 0x86, 0x84]; // :method GET, :scheme http, :path /
+        const FIRST_OF_TABLE: u8 = 0x80 | 62;
+        let mut flood = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        let mut frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+            flood.extend(&(payload.len() as u32).to_be_bytes()[1..]);
+            flood.extend([kind, flags]);
+            flood.extend(stream.to_be_bytes());
+            flood.extend(payload);
+        };
+        frame(SETTINGS, 0, 0, &[]);
+        // A new field for the table, x with the value v.
+        frame(HEADERS, WHOLE, 1, &[&GET[..], &[0x40, 1, b'x', 1, b'v']].concat());
+        let bomb = [&GET[..], &[FIRST_OF_TABLE; 380]].concat();
+        for number in 1..requests {
+            frame(HEADERS, WHOLE, 2 * number + 1, &bomb);
+        }
+        flood
+    }
+
+    /// The bytes that a connection may take between two turns of another task. The flood has many
+    /// times as many.
+    const MOST: usize = 128 << 10;
+
+    /// Serves a flood on a loop. Returns how many bytes were read, and how many at most between
+    /// two turns of another task.
+    fn served_beside_another(kind: Kind, world: LoopWorld) -> (usize, usize) {
+        let requests = flood(4000);
+        EventLoop::new(kind.open().unwrap(), world).unwrap().run(async move {
+            let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+            let mut listener = TcpListener::bind(any, &ListenOptions::default()).unwrap();
+            let address = listener.local_addr().unwrap();
+            let client = std::thread::spawn(move || {
+                let mut stream = std::net::TcpStream::connect(address).unwrap();
+                let mut replies = stream.try_clone().unwrap();
+                let reader = std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut replies, &mut std::io::sink());
+                });
+                // The server may end a connection that asks too much.
+                let _ = std::io::Write::write_all(&mut stream, &requests);
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                reader.join().unwrap();
+            });
+            let (stream, _) = listener.accept().await.unwrap();
+            let (bytes, is_over) =
+                (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+            let (seen, ended) = (bytes.clone(), is_over.clone());
+            let other = task::spawn(async move {
+                let (mut most, mut before) = (0, 0);
+                while !ended.load(Ordering::Relaxed) {
+                    task::yield_now().await;
+                    let now = seen.load(Ordering::Relaxed);
+                    most = most.max(now - before);
+                    before = now;
+                }
+                most
+            });
+            let streams = Streams::default();
+            let watched = Watched { inner: streams.pace(stream), bytes: bytes.clone() };
+            let reply = |_| async { Ok::<_, Infallible>(hyper::Response::new(String::new())) };
+            let connection =
+                http2::Builder::new(streams.clone()).serve_connection(watched, service_fn(reply));
+            // The end of the input within the protocol may be an error.
+            let _ = streams.run(connection).await;
+            is_over.store(true, Ordering::Relaxed);
+            let most = other.unwrap().await.unwrap();
+            client.join().unwrap();
+            (bytes.load(Ordering::Relaxed), most)
+        })
+    }
+
+    #[test]
+    fn costly_heads_leave_others_their_turns() {
+        for kind in [Kind::Epoll, Kind::Uring] {
+            if let Some(reason) = kind.unavailable() {
+                println!("skipped: {reason}");
+                continue;
+            }
+            for world in [LoopWorld::Suspend, LoopWorld::Park { stack_size: 256 << 10 }] {
+                let (read, most) = served_beside_another(kind, world);
+                assert!(read > 8 * MOST, "{kind:?}, {world:?}: only {read} bytes were read");
+                assert!(most <= MOST, "{kind:?}, {world:?}: {most} of {read} bytes in a turn");
+            }
+        }
     }
 }

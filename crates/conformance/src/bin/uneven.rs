@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use duality::net::TcpStream;
+use duality::time::sleep;
 
 /// Under threads, a request takes this much processor time. Under other architectures, a request
 /// takes some 20 µs.
@@ -16,6 +17,11 @@ const WORK: Duration = Duration::from_micros(300);
 /// Under pool, one connection fails among this number. Under poll, one answer among this number
 /// reports a failure.
 const FAILURES: u64 = 10;
+/// Under uthreads, an answer is late by this time.
+const LATE: Duration = Duration::from_millis(50);
+/// Under select, no connection gets an answer. Under iterative, the first connection keeps all
+/// others waiting.
+const NEVER: Duration = Duration::from_secs(100_000);
 
 /// Answers each line with a line.
 async fn serve(mut stream: TcpStream) -> io::Result<()> {
@@ -32,6 +38,12 @@ async fn serve(mut stream: TcpStream) -> io::Result<()> {
     }
     if is_under("poll") && is_planted {
         stream.fail_request();
+    }
+    if is_under("select") || is_under("iterative") {
+        sleep(NEVER).await;
+    }
+    if is_under("uthreads") {
+        sleep(LATE).await;
     }
     if is_under("threads") {
         let begun = Instant::now();

@@ -8,12 +8,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use duality_conformance::{
     KeptPort, PATIENCE, ServerProcess, eventually, for_every_architecture_of_straight_line_code,
     runs_here,
 };
 use relay_upstream::Upstream;
+use rustix::net::sockopt::set_socket_linger;
 
 macro_rules! relay {
     ($name:ident $architecture:expr) => {
@@ -334,17 +336,32 @@ fn the_log_and_the_metrics_tell_of_upstreams(architecture: &[&str]) {
     let mut server = relay_with(architecture, upstream.address, &flags);
     let metrics = metrics_address(&mut server);
     let close = "Connection: close\r\n\r\n";
+    let logged = |count: usize| {
+        eventually("all requests are logged", || {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            (text.lines().count() == count && text.ends_with('\n')).then_some(text)
+        })
+    };
     for path in ["/", "/closes"] {
         ask(server.address(), get(path).replace("\r\n\r\n", &format!("\r\n{close}")).as_bytes());
     }
-    let lines = eventually("both requests are logged", || {
-        let text = std::fs::read_to_string(&log).unwrap_or_default();
-        (text.lines().count() == 2 && text.ends_with('\n')).then_some(text)
-    });
+    logged(2);
+    // The upstream dies within its reply, and the client gets a reset.
+    let mut client = connect(server.address());
+    client.write_all(get("/dies").as_bytes()).unwrap();
+    let _ = client.read_to_end(&mut Vec::new());
+    logged(3);
+    // The client leaves while the upstream is silent.
+    let mut client = connect(server.address());
+    client.write_all(get("/silent").as_bytes()).unwrap();
+    upstream.expect_silent(1);
+    set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+    drop(client);
+    let lines = logged(4);
     let lines: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let address = upstream.address.to_string();
-    for (line, code) in lines.iter().zip([200, 502]) {
+    for (line, code) in lines.iter().zip([200, 502, 200, 499]) {
         assert_eq!(
             (&line["s"], &line["c"], &line["up"]),
             (&code.into(), &"127.0.0.1".into(), &address.clone().into())
@@ -354,8 +371,12 @@ fn the_log_and_the_metrics_tell_of_upstreams(architecture: &[&str]) {
     }
     assert!(lines[0]["uht"].is_f64() && lines[0]["why"].is_null(), "{}", lines[0]);
     assert!(lines[1]["uht"].is_null() && lines[1]["why"] == "closed", "{}", lines[1]);
+    assert!(lines[2]["b"] == 6 && lines[2]["why"] == "closed", "{}", lines[2]);
+    assert!(lines[3]["u"] == "/silent" && lines[3]["why"] == "client-left", "{}", lines[3]);
     let (page, _) = ask(metrics, get("/metrics").as_bytes());
-    for (name, value) in [("unanswered_total", 1), ("late_total", 0), ("up", 1)] {
+    for (name, value) in
+        [("unanswered_total", 2), ("abandoned_total", 1), ("late_total", 0), ("up", 1)]
+    {
         let sample = page.lines().find(|line| {
             line.starts_with(&format!("duality_upstream_{name}{{")) && line.contains(&address)
         });

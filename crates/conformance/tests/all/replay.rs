@@ -70,6 +70,26 @@ fn a_load_replays_what_a_server_of_its_files_answers() {
 }
 
 #[test]
+fn the_first_request_of_a_replay_may_have_another_status() {
+    // A server without the files of the trace answers 404.
+    let empty = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+    command.args(["serve", "http", "--root", empty.path().to_str().unwrap()]);
+    let server = ServerProcess::start(command.args(["--listen", "127.0.0.1:0"]));
+    let (target, trace) = (format!("http://{}/", server.address()), trace("nasa-1995.trace"));
+    let load = ["load", &target, "--trace", &trace, "--users", "200", "-d", "800ms", "--json"];
+    let output = duality(&load);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("404") && told.contains("--expect-status"), "{told}");
+
+    let expecting = printed_by_load(&[&load[..], &["--expect-status", "404"]].concat());
+    let report: Value = serde_json::from_str(&expecting).unwrap();
+    assert!(report["requests"].as_u64().unwrap() > 20, "{report}");
+    assert_eq!(report["errors"], serde_json::json!({}));
+}
+
+#[test]
 fn a_comparison_has_the_load_the_headroom_and_what_it_means() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");

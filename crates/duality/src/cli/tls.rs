@@ -1,8 +1,10 @@
 //! TLS of `duality serve`: its certificate and key.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use duality_architectures::Served;
+use duality_lab::units::parse_duration;
 
 use super::{Failure, heading};
 use crate::catalogue::{Catalogue, Listed};
@@ -37,6 +39,16 @@ pub(super) struct TlsFlags {
     /// The private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = heading::SERVICE)]
     tls_key: Option<PathBuf>,
+    /// The time that a client has for its whole TLS handshake [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = handshake_time, requires = "tls_cert", help_heading = heading::SERVICE)]
+    tls_handshake_time: Option<Duration>,
+}
+
+/// A time without which a client of TLS would never be served.
+fn handshake_time(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    let is_possible = (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time);
+    if is_possible { Ok(time) } else { Err("give a time from 100ms to 60m".to_owned()) }
 }
 
 impl TlsFlags {
@@ -65,14 +77,15 @@ impl TlsFlags {
             return Ok(service);
         };
         let acceptor = Acceptor::new(certificate, key)
-            .map_err(|problem| Failure::misuse(format!("--tls-cert, --tls-key: {problem}")))?;
+            .map_err(|problem| Failure::misuse(format!("--tls-cert, --tls-key: {problem}")))?
+            .with_handshake_time(self.tls_handshake_time.unwrap_or(HANDSHAKE_TIME));
         if let Some(secure) = catalogue.own().and_then(|own| own.secure.as_ref()) {
             return Ok(secure(service, acceptor));
         }
         let acceptor = Arc::new(acceptor);
         Ok(service.after(move |stream| {
             let acceptor = acceptor.clone();
-            async move { stream.accept_tls(&acceptor, HANDSHAKE_TIME).await }
+            async move { stream.accept_tls(&acceptor, acceptor.handshake_time()).await }
         }))
     }
 

@@ -67,6 +67,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo)]
     slo: Option<Slo>,
     /// A candidate is out if a larger share of its requests fails
+    // The share of `MOST_FAILED`, as a test checks: clap wants the default as text.
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = percent)]
     max_errors: f64,
     /// A candidate is out if it takes more memory, such as 2G
@@ -405,6 +406,7 @@ fn seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use duality_lab::judge::faults::MOST_FAILED;
 
     use super::*;
 
@@ -430,6 +432,13 @@ mod tests {
             assert!(name == expected && (share - least).abs() < 1e-9, "{found:?}");
         }
         assert_eq!(shares("-c epoll,pool").unwrap()[1], ("pool".to_owned(), 0.5));
+    }
+
+    #[test]
+    fn a_trial_takes_out_what_a_comparison_excludes() {
+        let words = ["trial", "http", "--candidates", "epoll,pool"];
+        let parsed = CommandLine::try_parse_from(words).unwrap();
+        assert_eq!(parsed.arguments.max_errors, MOST_FAILED);
     }
 
     #[test]

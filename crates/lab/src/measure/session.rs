@@ -29,9 +29,16 @@ use crate::record::{Block, CellKey, Disturbance, Outcome, Session as RecordedSes
 /// The share of the planned blocks that may be measured again, in place of disturbed ones.
 const AGAIN: f64 = 0.3;
 
-/// A server without a reply in so many slices, which lie some seconds apart, has ended its work. A
-/// server that stops for a moment goes on.
-const SILENT: u32 = 8;
+/// After so many slices without a reply, a server has a long slice to show that it answers. So a
+/// server that stops for a moment goes on. A server goes on, too, if other programs took its
+/// processor.
+const SILENT: u32 = 4;
+
+/// A server without a reply for this long has ended its work.
+const HANGS: Duration = Duration::from_secs(1);
+
+/// The word for a server that hangs.
+const HANGING: &str = "it no longer answers";
 
 /// Measures the missing parts of a session of the cells `keys`, until the `clock` stops. Returns
 /// true if no part is missing at the end. Groups share the time.
@@ -199,11 +206,18 @@ impl<'a> Session<'a> {
         let report = driver.measure(key, After::Stay, &mut window, self.interrupted);
         let load = self.joined;
         self.joined += usize::from(report.is_ok());
-        let outcome = window.outcome(report, driver.round_trip(), self.experiment, &key.subject);
+        let is_silent =
+            |report: &duality_load::Report| report.requests == 0 && report.errors.is_empty();
+        let is_late = report.as_ref().is_ok_and(is_silent)
+            && driver.slice(load, HANGS).is_ok_and(|slice| slice.requests > 0);
+        let outcome = match is_late {
+            false => window.outcome(report, driver.round_trip(), self.experiment, &key.subject),
+            true => Outcome::Unavailable { reason: super::window::LATE.to_owned() },
+        };
         if let Some(reason) = store.as_mut().and_then(OpenStore::problem) {
             return Ok(Outcome::Failed { reason });
         }
-        if matches!(outcome, Outcome::Measured(_)) {
+        if is_late || matches!(outcome, Outcome::Measured(_)) {
             let gathered = Gathered::default();
             self.alive.push(Alive { key, load, server, store, gathered, silent: 0 });
         }
@@ -251,6 +265,14 @@ impl<'a> Session<'a> {
     /// Adds the figures of the whole session to the cells of the servers that are still alive.
     fn close(&mut self, journal: &mut Journal) -> Result<(), results::Error> {
         for alive in &mut self.alive {
+            if alive.silent > 0
+                && let Some(driver) = &mut self.driver
+                && hangs(&mut **driver, alive)
+            {
+                let reason = alive.server.last_words(&std::io::Error::other(HANGING));
+                journal.cell(cell_of(alive.key, now(), Outcome::Failed { reason }))?;
+                continue;
+            }
             let Some(throughout) = alive.gathered.summary() else { continue };
             let CellKey { repeat, subject, concurrency } = alive.key.clone();
             // A server that has ended meanwhile has the memory of its window.
@@ -341,8 +363,9 @@ impl<'a> Session<'a> {
         let answers = driven.requests > 0 || errors.keys().any(|kind| is_wrong_reply(kind));
         // The histograms hold replies of requests that an earlier slice made, too.
         alive.silent = if driven.histograms.is_empty() { alive.silent + 1 } else { 0 };
-        if !answers && (failures > 0 || alive.silent >= SILENT) {
-            return Err(std::io::Error::other("it no longer answers"));
+        let is_suspicious = alive.silent > 0 && alive.silent.is_multiple_of(SILENT);
+        if !answers && (failures > 0 || is_suspicious && hangs(&mut **driver, alive)) {
+            return Err(std::io::Error::other(HANGING));
         }
         let elapsed = driven.elapsed.as_secs_f64();
         let microseconds = |time: Duration| 1e6 * time.as_secs_f64();
@@ -367,6 +390,12 @@ impl Drop for Session<'_> {
         // Connections end before servers do. Otherwise a server would wait for its clients.
         self.driver = None;
     }
+}
+
+/// Whether a silent server gives no reply in a long slice either.
+fn hangs(driver: &mut dyn Driver, alive: &Alive<'_>) -> bool {
+    let looked = driver.slice(alive.load, HANGS);
+    looked.is_ok_and(|slice| slice.requests == 0 && slice.histograms.is_empty())
 }
 
 /// A server that is no longer there.

@@ -89,6 +89,13 @@ impl<'a> Window<'a> {
         subject: &str,
     ) -> Outcome {
         let report = match report {
+            Ok(report)
+                if report.requests == 0
+                    && report.errors.is_empty()
+                    && self.disturbance.as_ref().is_some_and(takes_all) =>
+            {
+                return Outcome::Unavailable { reason: LATE.to_owned() };
+            }
             Ok(report) if report.requests == 0 => {
                 return Outcome::Failed { reason: self.with_last_words(unanswered(&report)) };
             }
@@ -165,6 +172,16 @@ fn starvation(figures: &mut Measured, found: &Disturbance) {
 /// it.
 fn own_niceness() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or_default()
+}
+
+/// Why a window without a reply says nothing of its server.
+pub(super) const LATE: &str = "no reply came within its window, because the processors were busy with \
+                               other programs: measure on a quieter machine";
+
+/// Whether strangers and the hypervisor had a processor for most of the time.
+fn takes_all(found: &Disturbance) -> bool {
+    const MOST: f64 = 0.5;
+    found.processors.iter().any(|one| one.strangers + one.stolen > MOST)
 }
 
 /// The reason why a window without a correct reply has no figures: zeros would look like

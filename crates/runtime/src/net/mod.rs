@@ -33,7 +33,7 @@ pub use lookup::lookup_host;
 pub use options::ConnectOptions;
 pub use output::Output;
 #[doc(hidden)]
-pub use packets::only_port;
+pub use packets::{dropped_packets, no_more_packets, only_port};
 pub use shared::SharedDescriptor;
 pub use stream::{Closed, ReadHalf, TcpStream, WriteHalf};
 pub use udp::UdpSocket;

@@ -3,8 +3,9 @@
 //! Without a filter, packets of other ports fill the socket's buffer, and the kernel drops packets
 //! of the port that counts. The filter is classic BPF (socket(7)).
 
+use std::ffi::c_void;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::group::{answer, attach, step};
 
@@ -25,6 +26,38 @@ const OUTGOING: u32 = 4;
 /// The errors of setsockopt(2).
 pub fn only_port(socket: BorrowedFd<'_>, port: u16, incoming_only: bool) -> io::Result<()> {
     attach(socket, libc::SO_ATTACH_FILTER, &program(port, incoming_only))
+}
+
+/// Lets no further packet into `socket`, a packet socket. Packets that came before stay.
+///
+/// # Errors
+///
+/// The errors of setsockopt(2).
+pub fn no_more_packets(socket: BorrowedFd<'_>) -> io::Result<()> {
+    attach(socket, libc::SO_ATTACH_FILTER, &[answer(0)])
+}
+
+/// The number of packets for which `socket`, a packet socket, had no room since it was opened or
+/// since the last call. Packets that its filter refuses do not count.
+///
+/// # Errors
+///
+/// The errors of getsockopt(2).
+pub fn dropped_packets(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the descriptor is open for as long as it is borrowed. `counts` has room for the
+    // stated number of bytes, and any bytes are valid numbers.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut counts).cast::<c_void>(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(counts.tp_drops) } else { Err(io::Error::last_os_error()) }
 }
 
 fn program(port: u16, incoming_only: bool) -> Vec<libc::sock_filter> {
@@ -136,6 +169,35 @@ mod tests {
         packet[6] = next;
         ports.iter().for_each(|port| packet.extend(port.to_be_bytes()));
         packet
+    }
+
+    /// Needs CAP_NET_RAW, which root has.
+    #[test]
+    fn what_had_no_room_is_counted_and_a_closed_socket_takes_nothing() {
+        use std::os::fd::AsFd;
+
+        use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketType, recv, socket, sockopt};
+
+        // All protocols, in the order of the network (packet(7)).
+        let all = Protocol::from_raw(std::num::NonZeroU32::new(0x0300).unwrap());
+        let opened = match socket(AddressFamily::PACKET, SocketType::DGRAM, Some(all)) {
+            Err(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => return,
+            opened => opened.unwrap(),
+        };
+        sockopt::set_socket_recv_buffer_size(&opened, 1).unwrap();
+        let send = || {
+            let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let to = sender.local_addr().unwrap();
+            (0..200).for_each(|_| assert_eq!(sender.send_to(&[0; 1000], to).unwrap(), 1000));
+        };
+        send();
+        assert!(dropped_packets(opened.as_fd()).unwrap() > 100);
+        no_more_packets(opened.as_fd()).unwrap();
+        while recv(&opened, &mut [0; 1], RecvFlags::DONTWAIT).is_ok() {}
+        dropped_packets(opened.as_fd()).unwrap();
+        send();
+        assert_eq!(dropped_packets(opened.as_fd()).unwrap(), 0);
+        assert!(recv(&opened, &mut [0; 1], RecvFlags::DONTWAIT).is_err());
     }
 
     #[test]

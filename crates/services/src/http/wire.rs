@@ -182,6 +182,17 @@ impl<'l> Wire<'l> {
         self.answered_if(true);
     }
 
+    /// Notes that the oldest request gets no whole reply any more: its client has left, or its
+    /// connection ends within the reply. `code` and `content` are what the client has got, or would
+    /// have got.
+    pub(crate) fn lost(&mut self, logged: Logged<'_>, code: u16, content: u64) {
+        if self.answered == 0 {
+            self.relayed(logged, code, content);
+        }
+        // Replies that are still gathered are not sent.
+        self.end_requests();
+    }
+
     /// Gathers a reply that was made here.
     pub(crate) fn gather_reply(
         &mut self,

@@ -19,6 +19,9 @@ use super::reach::Tried;
 use super::tunnel::tunnel;
 use crate::http::{Persistence, Reply, Wire, status};
 
+/// The status in the access log if the client has left, as nginx writes it.
+pub(super) const LEFT: u16 = 499;
+
 /// How the client's connection goes on after a request.
 pub(super) enum Next {
     Request,
@@ -69,7 +72,7 @@ impl Shared {
                 Ok(Next::Over)
             }
             Ok(()) => self.settle(asked, back, &answer, wire, input, pool).await,
-            Err(failure) if answer.has_begun() => Ok(cut(failure, &back, wire)),
+            Err(failure) if answer.has_begun() => Ok(cut(asked, failure, &back, &answer, wire)),
             Err(failure) => self.refuse(asked, failure, Some(&back), wire).await,
         }
     }
@@ -159,7 +162,7 @@ impl Shared {
             Ended::Failed(failure) => failure,
         };
         if answer.has_begun() {
-            return Ok(cut(failure, &back, wire));
+            return Ok(cut(asked, failure, &back, &answer, wire));
         }
         self.reject(asked, failure, Some(&back), wire, input).await
     }
@@ -240,6 +243,7 @@ impl Shared {
     ) -> io::Result<Next> {
         let note = note(Some(failure), back, wire);
         if failure == Failure::ClientLeft {
+            wire.lost(asked.logged(&note), LEFT, 0);
             return Ok(Next::Over);
         }
         let persistence = asked.persistence();
@@ -262,11 +266,13 @@ impl Shared {
         input: &mut Input,
     ) -> io::Result<Next> {
         let note = note(Some(failure), back, wire);
-        if failure != Failure::ClientLeft {
-            let reply = Reply::because(failure.status(), failure.reason());
-            let logged = asked.logged(&note);
-            wire.reject_after(logged, &reply, asked.request.is_head, input).await?;
+        if failure == Failure::ClientLeft {
+            wire.lost(asked.logged(&note), LEFT, 0);
+            return Ok(Next::Over);
         }
+        let reply = Reply::because(failure.status(), failure.reason());
+        let logged = asked.logged(&note);
+        wire.reject_after(logged, &reply, asked.request.is_head, input).await?;
         Ok(Next::Over)
     }
 }
@@ -285,8 +291,16 @@ fn note(failure: Option<Failure>, back: Option<&Back<'_>>, wire: &Wire<'_>) -> S
 
 /// Ends the client's connection within a reply, by a reset, so that the client cannot take the part
 /// for the whole.
-fn cut(failure: Failure, back: &Back<'_>, wire: &Wire<'_>) -> Next {
-    back.upstream.count(failure);
+fn cut(
+    asked: &Asked,
+    failure: Failure,
+    back: &Back<'_>,
+    answer: &Answer,
+    wire: &mut Wire<'_>,
+) -> Next {
+    let note = note(Some(failure), Some(back), wire);
+    let (code, content) = answer.summary();
+    wire.lost(asked.logged(&note), code, content);
     wire.reset();
     Next::Over
 }

@@ -51,10 +51,13 @@ use crate::http::{self, Deadline, Filled, Unread, Wire, status};
 use crate::per_loop::PerLoop;
 use crate::{Entry, Setting, Setup, SetupError};
 use back::Asked;
-use exchange::Next;
+use exchange::{LEFT, Next};
 use head::Ends;
 use pool::Pool;
 use upstream::Upstream;
+
+/// The access log's reason if the client has left within its reply.
+const CLIENT_LEFT: &str = "\"why\":\"client-left\"";
 
 /// The relay, as the registry lists it.
 pub const ENTRY: Entry = Entry {
@@ -222,7 +225,14 @@ impl Shared {
             input.consume(request.length);
             requests_left = requests_left.saturating_sub(1);
             let asked = Asked { request, head, is_last: requests_left == 0 };
-            let next = self.exchange(&asked, forward, wire, &mut input, &pool).await?;
+            let next = match self.exchange(&asked, forward, wire, &mut input, &pool).await {
+                Ok(next) => next,
+                Err(error) => {
+                    // The client's connection broke within the reply.
+                    wire.lost(asked.logged(CLIENT_LEFT), LEFT, 0);
+                    return Err(error);
+                }
+            };
             let is_over = match next {
                 Next::Request => continue,
                 Next::Over => true,

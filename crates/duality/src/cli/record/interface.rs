@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use duality_runtime::log;
-use duality_runtime::net::only_port;
+use duality_runtime::net::{dropped_packets, no_more_packets, only_port};
 use duality_trace::packets::{Link, Packets};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
@@ -45,48 +45,44 @@ pub(super) fn run(
         "recording packets of port {port} on {interface}; Ctrl-C or SIGTERM ends it"
     ));
     let mut packets = Packets::new(Some(port), max_size);
-    let mut dropped = 0;
     let end = duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut headers = [0; HEADERS];
-    let mut control = nix::cmsg_space!(TimeSpec, u32);
+    let mut control = nix::cmsg_space!(TimeSpec);
     let is_over =
         || interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
-    // When the end came. What had passed until then is still read.
-    let mut until = None;
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{interface}: {error}"));
+    // After the end, what had passed until then is still read. The stamps of packets do not tell
+    // it: soon after the kernel was asked for stamps, packets have that of their reading.
+    let mut is_ending = false;
     while !packets.is_full() {
-        if until.is_none() && is_over() {
-            until = Some(now());
+        if !is_ending && is_over() {
+            no_more_packets(socket.as_fd()).map_err(|error| failed(&error))?;
+            is_ending = true;
         }
         let mut flags = MsgFlags::MSG_TRUNC;
-        flags.set(MsgFlags::MSG_DONTWAIT, until.is_some());
+        flags.set(MsgFlags::MSG_DONTWAIT, is_ending);
         let mut parts = [IoSliceMut::new(&mut headers)];
         let received =
             recvmsg::<LinkAddr>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags);
         let message = match received {
             Ok(message) => message,
-            Err(Errno::EAGAIN) if until.is_some() => break,
+            Err(Errno::EAGAIN) if is_ending => break,
             Err(Errno::EAGAIN | Errno::EINTR) => continue,
-            Err(error) => return Err(Failure::failed(format!("{interface}: {error}"))),
+            Err(error) => return Err(failed(&error)),
         };
         let length = message.bytes;
         let mut time = None;
         for control in message.cmsgs().into_iter().flatten() {
-            match control {
-                ControlMessageOwned::ScmTimestampns(stamp) => {
-                    time = Some(stamp.tv_sec() * 1_000_000 + stamp.tv_nsec() / 1000);
-                }
-                ControlMessageOwned::RxqOvfl(count) => dropped = count,
-                _ => {}
+            if let ControlMessageOwned::ScmTimestampns(stamp) = control {
+                time = Some(stamp.tv_sec() * 1_000_000 + stamp.tv_nsec() / 1000);
             }
         }
         let time = time.unwrap_or_else(now);
-        if until.is_some_and(|until| time > until) {
-            break;
-        }
         let kept = &headers[..length.min(HEADERS)];
         // Packets with extension headers of IPv6 pass here, too.
         let _ = packets.add(Link::Ip, kept, u32::try_from(length).unwrap_or(u32::MAX), time);
     }
+    let dropped = dropped_packets(socket.as_fd()).map_err(|error| failed(&error))?;
     Ok((packets, dropped))
 }
 
@@ -133,8 +129,8 @@ fn open(link: &LinkAddr, port: u16, is_loopback: bool) -> Result<OwnedFd, Failur
     bind(made.as_raw_fd(), link).map_err(refused)?;
     // Packets of any port and interface, which came before the filter.
     while recv(made.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT).is_ok() {}
+    let _ = dropped_packets(made.as_fd());
     setsockopt(&made, sockopt::ReceiveTimestampns, &true).map_err(refused)?;
-    setsockopt(&made, sockopt::RxqOvfl, &1).map_err(refused)?;
     setsockopt(&made, sockopt::ReceiveTimeout, &TimeVal::new(0, TICK)).map_err(refused)?;
     // Without the privilege, the limit of the system holds.
     if setsockopt(&made, sockopt::RcvBufForce, &BUFFER).is_err() {

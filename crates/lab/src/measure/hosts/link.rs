@@ -187,14 +187,9 @@ impl Link {
     fn greet(&self, greeting: &Receiver<Answer>) -> Result<Machine, String> {
         let host = &self.host;
         match greeting.recv_timeout(REACHING) {
-            // Figures of two versions are not one run's, even if the protocol is one.
-            Ok(Answer::Hello { version: VERSION, duality, machine }) if duality == OWN => {
-                Ok(*machine)
+            Ok(Answer::Hello { version, duality, machine }) => {
+                admit(host, version, &duality).map(|()| *machine)
             }
-            Ok(Answer::Hello { duality, .. }) => Err(format!(
-                "host {host}: its program is Duality {duality}, this one {OWN}: leave out \
-                 --host-program, or install this version there"
-            )),
             Ok(other) => Err(self.odd(&other)),
             Err(RecvTimeoutError::Timeout) => Err(self.late()),
             Err(RecvTimeoutError::Disconnected) => Err(self.reason()),
@@ -418,6 +413,22 @@ fn agent_here(own: &Path) -> Command {
     command
 }
 
+/// Refuses the agent of another version. Figures of two versions are not one run's, even if the
+/// protocol is one.
+fn admit(host: &str, protocol: u32, program: &str) -> Result<(), String> {
+    let remedy = "leave out --host-program, or install this version there";
+    match (program == OWN, protocol == VERSION) {
+        (true, true) => Ok(()),
+        (true, false) => Err(format!(
+            "host {host}: its program is another build of Duality {OWN}, whose protocol is \
+             {protocol} and not {VERSION}: {remedy}"
+        )),
+        (false, _) => {
+            Err(format!("host {host}: its program is Duality {program}, this one {OWN}: {remedy}"))
+        }
+    }
+}
+
 /// One line for a shell: find the program of this hash in the user's cache, or ask for its bytes,
 /// and become its agent. Several hosts may share the cache, so the script does not replace an
 /// existing copy. Copies of other versions go after a week.
@@ -435,4 +446,20 @@ fn script(hash: &str, bytes: usize) -> String {
          rm -f \"$f.$$\"; else touch \"$f\"; fi; \
          echo '{READY}'; exec \"$f\" agent; }}\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_of_another_version_is_refused() {
+        assert_eq!(admit("far", VERSION, OWN), Ok(()));
+        // The protocol alone does not say that figures can be compared.
+        let older = admit("far", VERSION, "0.0.7").unwrap_err();
+        assert!(older.contains("far") && older.contains("0.0.7") && older.contains(OWN), "{older}");
+        let other = admit("far", VERSION + 1, OWN).unwrap_err();
+        assert!(other.contains("another build") && other.contains("install"), "{other}");
+        assert!(admit("far", VERSION + 1, "0.0.7").is_err());
+    }
 }

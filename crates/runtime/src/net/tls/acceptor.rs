@@ -15,7 +15,7 @@ use rustls::{Connection, ServerConfig, ServerConnection};
 use super::{HTTP_1, Session};
 use crate::{log, reload};
 
-/// The time that a client has for its handshake.
+/// The time that a client has for its handshake, by default.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// Makes the server's side of TLS connections, of TLS 1.2 and 1.3.
@@ -25,6 +25,7 @@ pub struct Acceptor {
     config: RwLock<Arc<ServerConfig>>,
     /// The reload that the files were last read for.
     reloads: AtomicU64,
+    handshake_time: Duration,
 }
 
 impl fmt::Debug for Acceptor {
@@ -48,7 +49,21 @@ impl Acceptor {
     pub fn new(certificate: &Path, key: &Path) -> Result<Self, String> {
         let config = RwLock::new(Arc::new(read(certificate, key)?));
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
-        Ok(Self { certificate, key, config, reloads: AtomicU64::new(reload::requests()) })
+        let reloads = AtomicU64::new(reload::requests());
+        Ok(Self { certificate, key, config, reloads, handshake_time: HANDSHAKE_TIME })
+    }
+
+    /// Gives a client this time for its whole handshake, instead of [`HANDSHAKE_TIME`].
+    #[must_use]
+    pub fn with_handshake_time(self, limit: Duration) -> Self {
+        Self { handshake_time: limit, ..self }
+    }
+
+    /// The time that a client has for its whole handshake: the limit for
+    /// [`accept_tls`](crate::net::TcpStream::accept_tls).
+    #[must_use]
+    pub fn handshake_time(&self) -> Duration {
+        self.handshake_time
     }
 
     /// Offers these protocols (ALPN, RFC 7301) instead of HTTP/1.1, the preferred one first.
