@@ -5,13 +5,14 @@
 //! several, the functions here decide as the kernel would.
 
 use crate::entry::frame::Frame;
+use crate::kernel::attributes::{
+    ATTR_FLAGS, ATTR_NICE, ATTR_POLICY, ATTR_PRIORITY, ATTR_WORDS, Attributes, Policy,
+    SCHED_FLAG_RESET_ON_FORK, SELF, WHO_PROCESS,
+};
 use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{self, Arguments, EINVAL, failed, sys};
 use crate::kernel::user;
-use crate::schedule::attributes::{
-    self, ATTR_FLAGS, ATTR_NICE, ATTR_POLICY, ATTR_PRIORITY, ATTR_WORDS, Attributes, Policy,
-    SCHED_FLAG_RESET_ON_FORK, SELF, WHO_PROCESS,
-};
+use crate::schedule::attributes;
 use crate::schedule::every_worker;
 use crate::schedule::thread::{self, MAIN, ThreadRef, is_ours};
 use crate::schedule::worker::current;
@@ -120,7 +121,7 @@ pub(crate) fn setpriority(frame: &mut Frame) -> isize {
     })
 }
 
-/// Sets the priority of a group or of a user, all of whose threads the kernel goes through.
+/// Sets the priority of all threads of a group or of a user.
 fn set_priority_of_many(frame: &Frame, nice: i32) -> isize {
     let result = frame.pass();
     let own = match frame.rdi as u32 {
