@@ -18,7 +18,13 @@ pub(crate) struct Policy {
     pub(crate) number: u32,
     pub(crate) priority: u32,
     pub(crate) resets_on_fork: bool,
+    /// Runtime, deadline and period of `SCHED_DEADLINE`, in nanoseconds.
+    pub(crate) share: [u64; 3],
 }
+
+pub(crate) const SCHED_DEADLINE: u32 = 6;
+/// The share of the processor in the words of `struct sched_attr`.
+pub(crate) const ATTR_SHARE: usize = 6;
 
 /// The caller, for calls that take a number of a thread.
 pub(crate) const SELF: usize = 0;
@@ -59,7 +65,7 @@ impl Attributes {
     pub(crate) fn inherited(self) -> Self {
         match self.policy {
             Some(Policy { resets_on_fork: true, number, .. }) => {
-                let fair = Policy { number: 0, priority: 0, resets_on_fork: false };
+                let fair = Policy { number: 0, ..Policy::FAIR };
                 let keeps = !Policy { number, ..fair }.is_realtime();
                 let policy = if keeps { Policy { number, ..fair } } else { fair };
                 Self { nice: self.nice.map(|nice| nice.max(0)), policy: Some(policy), ..self }
@@ -71,7 +77,9 @@ impl Attributes {
     /// Gives the calling kernel thread the fields that differ from `now`, by `set`. A call that the
     /// kernel refuses changes nothing.
     pub(crate) fn apply(&self, now: &Self, set: impl Fn(i64, Arguments)) {
-        if let Some(policy) = self.policy.filter(|_| self.policy != now.policy) {
+        // A worker with a deadline could start no thread.
+        let fits = |policy: &Policy| policy.number != SCHED_DEADLINE;
+        if let Some(policy) = self.policy.filter(|_| self.policy != now.policy).filter(fits) {
             let attr = policy.attr(self.nice.unwrap_or(0));
             set(libc::SYS_sched_setattr, [SELF, attr.as_ptr() as usize, 0, 0, 0, 0]);
         }
@@ -90,6 +98,8 @@ impl Attributes {
 }
 
 impl Policy {
+    const FAIR: Self = Self { number: 0, priority: 0, resets_on_fork: false, share: [0; 3] };
+
     fn of_worker() -> Option<Self> {
         let mut attr = [0u32; ATTR_WORDS];
         let length = size_of_val(&attr);
@@ -98,7 +108,14 @@ impl Policy {
             number: attr[ATTR_POLICY],
             priority: attr[ATTR_PRIORITY],
             resets_on_fork: attr[ATTR_FLAGS] & SCHED_FLAG_RESET_ON_FORK != 0,
+            share: Self::share_of(&attr, attr[ATTR_POLICY]),
         })
+    }
+
+    /// The share in the words of `struct sched_attr`, for this policy.
+    pub(crate) fn share_of(attr: &[u32; ATTR_WORDS], policy: u32) -> [u64; 3] {
+        let word = |at: usize| u64::from(attr[at]) | u64::from(attr[at + 1]) << 32;
+        if policy == SCHED_DEADLINE { [0, 2, 4].map(|at| word(ATTR_SHARE + at)) } else { [0; 3] }
     }
 
     pub(crate) fn attr(self, nice: i32) -> [u32; ATTR_WORDS] {
@@ -108,6 +125,9 @@ impl Policy {
         attr[ATTR_FLAGS] = u32::from(self.resets_on_fork) * SCHED_FLAG_RESET_ON_FORK;
         attr[ATTR_NICE] = nice as u32;
         attr[ATTR_PRIORITY] = self.priority;
+        for (words, part) in attr[ATTR_SHARE..].chunks_exact_mut(2).zip(self.share) {
+            words.copy_from_slice(&[part as u32, (part >> 32) as u32]);
+        }
         attr
     }
 
