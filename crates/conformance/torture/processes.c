@@ -786,9 +786,10 @@ TEST(libraries_are_loaded_later) {
     dlclose(other);
     return 0;
 }
+static volatile bool user_changed;
 static void *sleep_and_tell_user(void *argument) {
     (void)argument;
-    sleep_ms(60);
+    while (!user_changed) sleep_ms(5);
     return (void *)(long)geteuid();
 }
 TEST(users_change_for_all_threads) {
@@ -797,6 +798,7 @@ TEST(users_change_for_all_threads) {
     for (int index = 0; index < 10; index++) threads[index] = start(sleep_and_tell_user, NULL);
     sleep_ms(5);
     CHECK(!seteuid(1000) && geteuid() == 1000);
+    user_changed = true;
     for (int index = 0; index < 10; index++) CHECK(join(threads[index]) == 1000);
     CHECK(!seteuid(0));
     return 0;

@@ -137,12 +137,20 @@ static void *sleeper(void *argument) {
     sleep_ms((long)argument);
     return argument;
 }
+static sem_t may_end;
+static void *waits_to_end(void *argument) {
+    while (sem_wait(&may_end)) {
+    }
+    return argument;
+}
 TEST(timed_join) {
-    pthread_t thread = start(sleeper, (void *)80);
+    sem_init(&may_end, 0, 0);
+    pthread_t thread = start(waits_to_end, (void *)80);
     struct timespec soon = from_now(CLOCK_REALTIME, 10);
     void *result;
     CHECK(pthread_timedjoin_np(thread, &result, &soon) == ETIMEDOUT);
     CHECK(pthread_tryjoin_np(thread, &result) == EBUSY);
+    sem_post(&may_end);
     CHECK(!pthread_join(thread, &result));
     CHECK(result == (void *)80);
     return 0;

@@ -30,7 +30,7 @@ mod stubs;
 
 pub use image::{Image, Segment};
 pub use sections::code_sections;
-pub use sites::{Findings, Kind, Relative, Site, find_sites};
+pub use sites::{Findings, Kind, Relative, Site, find_sites, has_candidates};
 pub use stubs::{Entries, MAX_STUB_BYTES, Patch, THUNK_BYTES, patch};
 
 /// Changes with the code that finds sites, so that what an older patcher found is not used.

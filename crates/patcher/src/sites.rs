@@ -94,6 +94,14 @@ pub fn find_sites(image: &Image<'_>) -> Findings {
     search.findings
 }
 
+/// Whether the code of `image` has bytes like a system-call instruction. A search that finds none
+/// decodes nothing. The first instruction that is decoded costs half a megabyte for the decoder's
+/// tables.
+pub fn has_candidates(image: &Image<'_>) -> bool {
+    let mut code = image.segments.iter().filter(|segment| segment.executable);
+    code.any(|segment| candidates(segment, &segment.range()).next().is_some())
+}
+
 /// The part of `range` that lies within `whole`.
 fn within(range: &Range<u64>, whole: &Range<u64>) -> Range<u64> {
     let start = range.start.clamp(whole.start, whole.end);
@@ -429,6 +437,15 @@ mod tests {
 
     /// nop; mov $0x27,%eax; syscall; ret
     const CALL: [u8; 9] = [0x90, 0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
+
+    #[test]
+    fn candidates_are_bytes_in_code() {
+        assert!(has_candidates(&image_of(&[0xb8, 0x0f, 0x05, 0xc3], None)));
+        assert!(!has_candidates(&image_of(&[0x05, 0x0f, 0x0f, 0xc3], None)));
+        let mut data = image_of(&[0xb8, 0x0f, 0x05, 0xc3], None);
+        data.segments[0].executable = false;
+        assert!(!has_candidates(&data));
+    }
 
     #[test]
     fn what_looks_like_a_call_outside_of_code_is_data() {

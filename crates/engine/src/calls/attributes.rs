@@ -5,18 +5,18 @@
 //! several, the functions here decide as the kernel would.
 
 use crate::entry::frame::Frame;
+use crate::kernel::attributes::{
+    ATTR_FLAGS, ATTR_NICE, ATTR_POLICY, ATTR_PRIORITY, ATTR_SHARE, ATTR_WORDS, Attributes, Policy,
+    SCHED_DEADLINE, SCHED_FLAG_RESET_ON_FORK, SELF, WHO_PROCESS,
+};
 use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{self, Arguments, EINVAL, failed, sys};
 use crate::kernel::user;
-use crate::schedule::attributes::{
-    self, ATTR_FLAGS, ATTR_NICE, ATTR_POLICY, ATTR_PRIORITY, ATTR_WORDS, Attributes, Policy,
-    SCHED_FLAG_RESET_ON_FORK, SELF, WHO_PROCESS,
-};
+use crate::schedule::attributes;
 use crate::schedule::every_worker;
 use crate::schedule::thread::{self, MAIN, ThreadRef, is_ours};
 use crate::schedule::worker::current;
 
-const SCHED_DEADLINE: u32 = 6;
 const SCHED_FLAG_KEEP_POLICY: u32 = 8;
 const SCHED_FLAG_KEEP_PARAMS: u32 = 16;
 
@@ -120,7 +120,7 @@ pub(crate) fn setpriority(frame: &mut Frame) -> isize {
     })
 }
 
-/// Sets the priority of a group or of a user, all of whose threads the kernel goes through.
+/// Sets the priority of all threads of a group or of a user.
 fn set_priority_of_many(frame: &Frame, nice: i32) -> isize {
     let result = frame.pass();
     let own = match frame.rdi as u32 {
@@ -164,7 +164,9 @@ pub(crate) fn sched_getattr(frame: &mut Frame) -> isize {
         let (Some(policy), false) = (asked.policy, failed(result)) else { return result };
         let attr = policy.attr(asked.nice.filter(|_| !policy.is_realtime()).unwrap_or(0));
         let at = |word: usize| frame.rsi + word * size_of::<u32>();
-        let written = user::write(at(ATTR_POLICY), &attr[ATTR_POLICY])
+        let share = if policy.number == SCHED_DEADLINE { &attr[ATTR_SHARE..] } else { &[] };
+        let written = user::write_slice(at(ATTR_SHARE), share)
+            .and_then(|()| user::write(at(ATTR_POLICY), &attr[ATTR_POLICY]))
             .and_then(|()| user::write(at(ATTR_FLAGS), &attr[ATTR_FLAGS]))
             .and_then(|()| user::write(at(ATTR_NICE), &attr[ATTR_NICE]))
             .and_then(|()| user::write(at(ATTR_PRIORITY), &attr[ATTR_PRIORITY]));
@@ -191,7 +193,7 @@ pub(crate) fn sched_setscheduler(frame: &mut Frame) -> isize {
             true => (frame.rsi as u32 & !flag, frame.rsi as u32 & flag != 0),
             false => (old.number, old.resets_on_fork),
         };
-        with_policy(before, Policy { number, priority, resets_on_fork }, None)
+        with_policy(before, Policy { number, priority, resets_on_fork, share: [0; 3] }, None)
     })
 }
 
@@ -221,6 +223,7 @@ pub(crate) fn sched_setattr(frame: &mut Frame) -> isize {
             },
             priority: if keeps { old.priority } else { attr[ATTR_PRIORITY] },
             resets_on_fork: flags & SCHED_FLAG_RESET_ON_FORK != 0,
+            share: if keeps { old.share } else { Policy::share_of(&attr, attr[ATTR_POLICY]) },
         };
         let sets_nice = !keeps && !policy.is_realtime();
         let nice = (attr[ATTR_NICE] as i32).clamp(-20, 19);
@@ -229,11 +232,7 @@ pub(crate) fn sched_setattr(frame: &mut Frame) -> isize {
 }
 
 fn with_policy(before: Attributes, policy: Policy, nice: Option<i32>) -> Result<Attributes, isize> {
-    if policy.number == SCHED_DEADLINE {
-        // A worker cannot promise a share of the processor to one of its threads.
-        return Err(sys::error(libc::EBUSY));
-    }
-    if !is_valid(policy) {
+    if !is_valid(policy) || (policy.number == SCHED_DEADLINE && !is_share(policy.share)) {
         return Err(EINVAL);
     }
     let old = before.policy.ok_or(EINVAL)?;
@@ -295,6 +294,13 @@ fn is_valid(policy: Policy) -> bool {
     !failed(least) && (least..=most).contains(&(policy.priority as isize))
 }
 
+/// Whether the kernel takes this share of `SCHED_DEADLINE`.
+fn is_share([runtime, deadline, period]: [u64; 3]) -> bool {
+    const LEAST: u64 = 1 << 10;
+    let fits = runtime <= deadline && (period == 0 || deadline <= period);
+    fits && (LEAST..1 << 63).contains(&runtime) && deadline >> 63 == 0 && period >> 63 == 0
+}
+
 /// Whether the kernel lets a thread with `before` have this policy, as in sched(7).
 fn is_allowed(policy: Policy, before: Policy, nice: i32) -> bool {
     let limit = limit(libc::RLIMIT_RTPRIO as usize);
@@ -304,7 +310,10 @@ fn is_allowed(policy: Policy, before: Policy, nice: i32) -> bool {
     let idle = libc::SCHED_IDLE as u32;
     let leaves_idle = before.number == idle && policy.number != idle;
     let stays_reset = policy.resets_on_fork || !before.resets_on_fork;
-    let free = !realtime && stays_reset && (!leaves_idle || may_have_nice(nice));
+    let free = !realtime
+        && policy.number != SCHED_DEADLINE
+        && stays_reset
+        && (!leaves_idle || may_have_nice(nice));
     free || is_privileged()
 }
 

@@ -105,9 +105,9 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
     }
 }
 
-/// Options of prctl(2) that change the credentials of a thread. As for users and groups, all threads
-/// have the same here: a thread that has given up a privilege must not get it back from the next
-/// worker.
+/// Options of prctl(2) that change the credentials of a thread. As for users and groups, all
+/// threads have the same here. A thread that has given up a privilege must not get it back from the
+/// next worker.
 const OF_CREDENTIALS: [i32; 5] = [
     libc::PR_SET_KEEPCAPS,
     libc::PR_SET_SECUREBITS,

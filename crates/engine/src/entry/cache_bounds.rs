@@ -3,8 +3,8 @@
 //!
 //! The engine looks at the folder when it has added a file, so a start that adds none costs
 //! nothing. It removes files that are too old, then the oldest files beyond the bounds. Each
-//! removal is one call of unlink(2): a process that reads the file goes on to read it, and the next
-//! start searches the object again. Two processes may remove the same file.
+//! removal is one call of unlink(2). A process that reads the file meanwhile still reads all of it.
+//! The next start searches the object again. Two processes may remove the same file.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;

@@ -94,7 +94,18 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
         let clock = duality_entry_clock as *const () as u64;
         // SAFETY: promised by the caller.
         let vdso = unsafe { image_in_memory(headers, base) };
-        let _stays_native = search_and_replace(&vdso, Entries { general: clock, vectors: clock });
+        let entries = Entries { general: clock, vectors: clock };
+        let key = Key::new(&vdso, headers, base, None);
+        let kept = key.as_ref().and_then(|key| key.load(&vdso, base));
+        if kept.is_some_and(|sites| replace(&vdso, &sites, entries).is_ok()) {
+            return Ok(());
+        }
+        let found = find_sites(&vdso);
+        if found.unpatchable.is_empty() {
+            // The bytes at the sites are kept, so this comes before they change.
+            key.and_then(|key| key.store(&found.sites, &vdso, base));
+            let _stays_native = replace(&vdso, &found.sites, entries);
+        }
         return Ok(());
     }
     let is_libc = is_libc(name.to_bytes());
@@ -104,7 +115,7 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
     let shown = if is_program { loaded_objects::PROGRAM } else { name.to_bytes() };
     loaded_objects::remember(&loaded, shown, base);
     let file = Opened::at(if is_program { c"/proc/self/exe" } else { name });
-    let key = file.as_ref().and_then(|file| Key::new(&loaded, headers, base, &file.status));
+    let key = file.as_ref().and_then(|file| Key::new(&loaded, headers, base, Some(&file.status)));
     let kept = key.as_ref().and_then(|key| key.load(&loaded, base));
     if kept.is_some_and(|sites| replace(&loaded, &sites, entries()).is_ok()) {
         return Ok(());

@@ -1,5 +1,6 @@
-//! The sites of large objects, kept in a folder of the user between runs. A search of libc takes
-//! two milliseconds, and a program loads the same libraries each time.
+//! The sites of objects, kept in a folder of the user between runs. A search of libc takes two
+//! milliseconds, and a program loads the same libraries each time. The kernel's shared object is
+//! kept too. If all objects are, the tables of the decoder are never made.
 //!
 //! ```text
 //!   FOLDER/BUILD-ID   a list of words:
@@ -14,7 +15,7 @@
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use duality_patcher::{Image, Kind, Relative, SEARCH, Site};
+use duality_patcher::{Image, Kind, Relative, SEARCH, Site, has_candidates};
 use libc::Elf64_Phdr;
 
 use crate::entry::{cache_bounds, settings};
@@ -27,7 +28,7 @@ const HEADER_WORDS: usize = 9;
 /// The words of a site, of which four hold the bytes at the site.
 const SITE_WORDS: usize = 8;
 const SITE_BYTES: usize = 32;
-/// A search of less code takes no longer than to read a file.
+/// A search of less code takes no longer than to read a file, unless it decodes.
 const LEAST_CODE: usize = 64 << 10;
 /// The longest file.
 const MOST_BYTES: usize = 8 << 20;
@@ -40,15 +41,17 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// `None` if there is no cache, or if the object is not kept: it is small or has no build-id.
+    /// `None` if there is no cache, or if the object is not kept: nothing in it need be decoded, or
+    /// it has no build-id. The kernel's own object has no file, and so no `status`.
     pub(crate) fn new(
         image: &Image<'_>,
         headers: &[Elf64_Phdr],
         base: u64,
-        status: &libc::stat,
+        status: Option<&libc::stat>,
     ) -> Option<Self> {
         let code = image.segments.iter().filter(|segment| segment.executable);
-        if code.map(|segment| segment.bytes.len()).sum::<usize>() < LEAST_CODE {
+        let is_small = code.map(|segment| segment.bytes.len()).sum::<usize>() < LEAST_CODE;
+        if is_small && !has_candidates(image) {
             return None;
         }
         let mut path = settings::cache()?;
@@ -60,6 +63,8 @@ impl Key {
         let time = |seconds: i64, nanoseconds: i64| {
             (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds as u64)
         };
+        let nothing: libc::stat = zeroed();
+        let status = status.unwrap_or(&nothing);
         let identity = [
             MAGIC,
             SEARCH,

@@ -1,5 +1,5 @@
-//! A stack of the engine for each thread that was interrupted in its own code, or that makes a
-//! system call while its stack pointer is not in its stack.
+//! A stack of the engine for each thread that was interrupted in its own code. A thread also gets
+//! one if it makes a system call while its stack pointer is not in its stack.
 //!
 //! The memory beneath a thread's stack pointer is free only if that pointer is in a stack. Erlang's
 //! compiled code has it in the heap of a process. OCaml 5 has it in the stack of a fiber. Any
@@ -16,15 +16,15 @@
 //! ```
 //!
 //! A system call that comes with such a stack pointer has its `Frame` at the same place, and the
-//! engine executes beneath it. The entry (`entry/assembly.rs`) leaves this stack before it takes the
-//! engine's mark away. So a signal finds the thread either in the engine, or beside this stack.
+//! engine executes beneath it. The entry (`entry/assembly.rs`) leaves this stack before it takes
+//! the engine's mark away. So a signal finds the thread in the engine, or beside this stack.
 //!
-//! A thread has at most one such context or frame. While the thread executes its own code, the stack
-//! is free.
+//! A thread has at most one such context or frame. While the thread executes its own code, the
+//! stack is free.
 //!
-//! The stack of a thread is what its maker gave to clone(2), and of the first thread what the kernel
-//! gave to the process. An alternate stack for signals is not in it. Nor are the stacks of fibers
-//! and coroutines.
+//! The stack of a thread is what its maker gave to clone(2). The first thread has the stack of the
+//! process. An alternate stack for signals is not in it. Nor are the stacks of fibers and
+//! coroutines.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -73,8 +73,8 @@ impl Aside {
         (self.start.get()..self.end.get()).contains(&address)
     }
 
-    /// Takes over the stack of another thread, which ends as the other and goes on as this one. This
-    /// one's own stack is free.
+    /// Takes over the stack of another thread, which goes on as this one. This one's own stack is
+    /// free.
     pub(crate) fn take_over(&self, other: &Self) {
         self.give_back();
         self.start.set(other.start.replace(0));

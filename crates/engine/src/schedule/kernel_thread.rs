@@ -39,8 +39,9 @@ pub(crate) fn is_alive(id: i32) -> bool {
 
 /// Waits until a kernel thread that is about to end has ended.
 pub(crate) fn wait_for_end(id: i32) {
-    /// A thread that is still there after so long has not been told to end.
-    const MOST: Nanoseconds = 1_000_000_000;
+    /// A thread that is still there after so long has not been told to end. A busy machine may take
+    /// seconds to end one.
+    const MOST: Nanoseconds = 10_000_000_000;
     let deadline = clock::now() + MOST;
     while is_alive(id) && clock::now() < deadline {
         sys!(SYS_sched_yield);

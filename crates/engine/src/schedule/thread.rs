@@ -6,12 +6,12 @@ use core::ops::{Deref, Range};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::kernel::attributes::Attributes;
 use crate::kernel::cells::{Own, Relaxed, UnderLock};
 use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::{Guarded, Held, Locked};
 use crate::kernel::sys;
 use crate::schedule::aside::{self, Aside};
-use crate::schedule::attributes::Attributes;
 use crate::schedule::task::TaskRef;
 use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
 
