@@ -84,6 +84,7 @@ fn main() -> ExitCode {
         ["release"] => steps::run_release(&workspace, false),
         ["release", "--verify"] => steps::run_release(&workspace, true),
         ["tokio-patch"] => steps::run_tokio_patch(&workspace),
+        ["minimal"] => steps::run_minimal(&workspace),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
         [name] => match STEPS.iter().position(|step| step.name == name) {
             Some(index) => steps::run(&workspace, &STEPS[index..=index]),
@@ -116,6 +117,7 @@ fn help() -> String {
     text += &entry("guide", 12, guide::ABOUT);
     text += &entry("hosts", 12, hosts::ABOUT);
     text += &entry("instructions", 12, instructions::ABOUT);
+    text += &entry("minimal", 12, minimal::ABOUT);
     text += &entry("package", 12, "builds the Debian package, and the folder that it is made of");
     text += &entry("release", 12, release::ABOUT);
     text += &entry("tokio-patch", 12, tokio_patch::ABOUT);

@@ -12,6 +12,10 @@ use crate::fuzz::{nightly, nightly_host};
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 
+/// What this command does, for the help.
+pub(crate) const ABOUT: &str =
+    "patch/tokio compiles with its oldest versions; nightly chooses; a part of tokio-patch";
+
 /// The patch, and the crates of the workspace that it is made of.
 const CRATES: [&str; 4] = ["patch/tokio", "crates/runtime", "crates/poller", "crates/fiber"];
 

@@ -9,8 +9,8 @@ use crate::outcome::{FEATURES, cargo_command, execute};
 use crate::testing::execute_tests_twice;
 use crate::tidy::{self, Tree};
 use crate::{
-    Workspace, aarch64, convert, fuzz, guide, instructions, miri, package, peers, release, soak,
-    tokio_patch, tools,
+    Workspace, aarch64, convert, fuzz, guide, instructions, minimal, miri, package, peers, release,
+    soak, tokio_patch, tools,
 };
 
 /// One check of the workspace, which is also a command.
@@ -111,6 +111,11 @@ pub(crate) fn run_instructions(workspace: &Workspace, keeps: bool) -> ExitCode {
 pub(crate) fn run_tokio_patch(workspace: &Workspace) -> ExitCode {
     let step = step("tokio-patch", tokio_patch::ABOUT, tokio_patch::run);
     run_by(&[step], |step| (step.run)(workspace))
+}
+
+/// Compiles the crate named tokio with the oldest versions of its dependencies.
+pub(crate) fn run_minimal(workspace: &Workspace) -> ExitCode {
+    run_by(&[step("minimal", minimal::ABOUT, minimal::run)], |step| (step.run)(workspace))
 }
 
 /// Writes, checks and builds the guide.

@@ -79,7 +79,7 @@ large_futures: 262144 524288 786432
 queued_blocking_work: 5
 runtimes_of_threads: 4
 local_guards: (3, true)
-budgets: true true false false 499500
+budgets: true true false false true 499500
 yields_beside_a_socket: 9
 paused_clocks: at once, or refused
 ";

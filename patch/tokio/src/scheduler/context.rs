@@ -226,8 +226,9 @@ pub(crate) fn leave<R>(work: impl FnOnce() -> R) -> R {
         number: NUMBER.get(),
     };
     let (task, spawned) = watchdog::show(BLOCKS, None);
-    let done = real::task::block_in_place(|| {
-        without_budget(&mut Context::from_waker(Waker::noop()), |_| work())
+    // Without a worker of its own, the genuine tokio does not put the task's budget back.
+    let done = without_budget(&mut Context::from_waker(Waker::noop()), |_| {
+        real::task::block_in_place(work)
     });
     watchdog::show(task, spawned);
     done

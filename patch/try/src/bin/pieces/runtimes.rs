@@ -174,6 +174,11 @@ pub(crate) async fn budgets() -> Found {
     let in_task = tokio::spawn(gives_way()).await?;
     let unlimited = coop::unconstrained(gives_way()).await;
     let in_block = block_in_place(|| futures::executor::block_on(gives_way()));
+    let after_block = tokio::spawn(async {
+        block_in_place(|| {});
+        gives_way().await
+    });
+    let after_block = after_block.await?;
     // Each turn has a full budget, so that the task ends.
     let (sender, mut receiver) = mpsc::unbounded_channel();
     (0..1000).for_each(|number| sender.send(number).unwrap());
@@ -182,7 +187,7 @@ pub(crate) async fn budgets() -> Found {
     while let Some(number) = receiver.recv().await {
         sum += number;
     }
-    Ok(format!("{in_main} {in_task} {unlimited} {in_block} {sum}"))
+    Ok(format!("{in_main} {in_task} {unlimited} {in_block} {after_block} {sum}"))
 }
 
 /// A task that only yields finds out that one of its other futures is ready.
