@@ -67,8 +67,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo)]
     slo: Option<Slo>,
     /// A candidate is out if a larger share of its requests fails
-    // The share of `MOST_FAILED`, as a test checks: clap wants the default as text.
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = percent)]
+    // As `MOST_FAILED`, which a test checks.
     max_errors: f64,
     /// A candidate is out if it takes more memory, such as 2G
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]

@@ -1,4 +1,4 @@
-//! The client that a call is made for. A call whose client leaves ends early.
+//! The client that a call is made for. If the client leaves, the call ends early.
 
 use duality_runtime::net::{Closed, TcpStream};
 use duality_runtime::time::{Duration, Instant, sleep};
