@@ -219,6 +219,24 @@ fn a_candidate_that_fails_is_out() {
 }
 
 /// The service answers each request, but some answers report a failure.
+/// Each client gives up soon, so that nothing but the missing replies tells of the candidate.
+#[test]
+fn a_candidate_that_never_answers_is_out() {
+    let trial = Trial::start(UNEVEN, "--candidates epoll,select --slot 100ms");
+    let address = trial.address;
+    let impatient = || {
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(Duration::from_millis(50)))?;
+        stream.write_all(b"how?\n")?;
+        // No answer in time is no failure of this test.
+        let _ = stream.read(&mut [0; 8]);
+        Ok(())
+    };
+    let (out, _, lost) = with_clients(impatient, |_| trial.event("out"));
+    assert!(lost.is_empty(), "{lost:?}");
+    assert_eq!((&out["candidate"], &out["reason"]["why"]), (&"select".into(), &"silent".into()));
+}
+
 #[test]
 fn a_candidate_that_answers_with_failures_is_out() {
     let arguments = "--candidates epoll,poll --by connection --slot 100ms";

@@ -10,6 +10,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::event::{Measured, Reason};
 use super::queue::{STUCK, Watch};
+use super::silence::Progress;
 use super::{Door, Limits, Setup};
 use crate::judge::guard::Guard;
 use crate::measure::no_server::NoServer;
@@ -61,6 +62,8 @@ pub(super) enum State {
 pub(super) struct Totals {
     cpu_us: u64,
     answered: u64,
+    /// Those of `answered` that the service counts as requests.
+    replies: u64,
     late: u64,
     failed: u64,
     refused: u64,
@@ -79,6 +82,7 @@ impl Totals {
         Self {
             cpu_us: self.cpu_us + later.cpu_us,
             answered: self.answered + later.answered,
+            replies: self.replies + later.replies,
             late: self.late + later.late,
             failed: self.failed + later.failed,
             refused: self.refused + later.refused,
@@ -87,6 +91,11 @@ impl Totals {
             accepted: self.accepted + later.accepted,
             peak_bytes: self.peak_bytes.max(later.peak_bytes),
         }
+    }
+
+    /// What the candidate has done.
+    pub(super) fn progress(&self) -> Progress {
+        Progress { replies: self.replies, accepted: self.accepted, open: self.open }
     }
 
     /// The counts since `before`.
@@ -336,6 +345,7 @@ fn counted(server: &mut Process, with_memory: bool) -> io::Result<Totals> {
     Ok(Totals {
         cpu_us: used.cpu_us,
         answered,
+        replies: requests.answered,
         late: requests.late,
         failed: requests.failed,
         refused: requests.refused,

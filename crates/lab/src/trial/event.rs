@@ -208,6 +208,13 @@ pub enum Reason {
         /// For how long, in seconds.
         seconds: f64,
     },
+    /// The candidate accepted connections and answered none of them, while another one answered.
+    Silent {
+        /// How many connections.
+        connections: u64,
+        /// For how long, in seconds.
+        seconds: f64,
+    },
     /// The candidate takes too much memory.
     Memory {
         /// Bytes.

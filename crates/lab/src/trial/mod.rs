@@ -23,6 +23,7 @@ mod plan;
 mod queue;
 pub mod record;
 mod run;
+mod silence;
 mod text;
 
 use std::io;

@@ -13,6 +13,7 @@ use super::event::{
     Block, Dropped, Event, Finding, Heading, Measured, Reason, Standing, Told, VERSION,
 };
 use super::plan::{self, Turn};
+use super::silence::{self, Silent};
 use super::{Audience, By, Door, Setup, text};
 use crate::judge::sequential::{self, Decision, Judgement};
 use crate::measure::{machine, now};
@@ -54,6 +55,7 @@ pub(super) struct Trial<'t> {
     pub(super) looked: Instant,
     pub(super) looked_at_memory: Option<Instant>,
     pub(super) restarted: Option<Instant>,
+    pub(super) silence: silence::Watch,
 }
 
 /// Tries the candidates, until the verdict, the end of the budget, or a signal. With
@@ -86,6 +88,7 @@ pub fn run(
         is_kept: false,
         looked: Instant::now(),
         looked_at_memory: None,
+        silence: silence::Watch::default(),
         restarted: None,
     };
     trial.tell(Event::Began(Box::new(trial.heading())));
@@ -267,6 +270,16 @@ impl Trial<'_> {
             for line in self.candidates[place].news() {
                 self.tell(Event::Said { candidate: self.name(place), line });
             }
+        }
+        let progress: Vec<_> = self
+            .candidates
+            .iter()
+            .map(|one| one.is_in().then(|| one.totals().progress()))
+            .collect();
+        if let Some(Silent { place, connections, time }) =
+            self.silence.look(Instant::now(), &progress)
+        {
+            self.retire(place, Reason::Silent { connections, seconds: time.as_secs_f64() })?;
         }
         if with_memory {
             self.looked_at_memory = Some(Instant::now());
