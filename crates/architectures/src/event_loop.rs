@@ -269,8 +269,8 @@ mod tests {
     use duality_runtime::sync::Notify;
 
     use super::*;
-    use crate::Prefer;
     use crate::common::accept_queue::FULL;
+    use crate::{Needs, Prefer};
 
     /// More connections than a full loop has.
     const ALL: usize = FULL + 200;
