@@ -105,6 +105,8 @@ fn what_comes(stream: &mut TcpStream) -> Vec<u8> {
             Ok(0) => return bytes,
             Ok(count) => bytes.extend(&buffer[..count]),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return bytes,
+            // A signal of the server's ends a read with a time limit (signal(7)).
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => panic!("{error}"),
         }
     }
