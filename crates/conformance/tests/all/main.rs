@@ -10,7 +10,6 @@ mod browser;
 mod command_line;
 mod compiled;
 mod conversations;
-mod conversion;
 mod drain;
 mod echo_peers;
 mod faults;

@@ -113,7 +113,10 @@ fn the_pages_are_written_anew_from_the_results_alone() {
     // A number that is read from JSON may differ from the written number in the last of seventeen
     // digits.
     let words = |page: &String| page.replace(|letter: char| letter.is_ascii_digit(), "");
-    assert!(before.iter().map(words).eq(after.iter().map(words)), "a page differs");
+    for (before, after) in before.iter().map(words).zip(after.iter().map(words)) {
+        let differing = before.lines().zip(after.lines()).find(|(before, after)| before != after);
+        assert!(before == after, "a page differs: {differing:?}");
+    }
     let output = lab.run(&["report", "out", "--markdown", "rate,switches"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.starts_with("### talk\n\nRequests/s") && said.contains("| fork | "), "{said}");
