@@ -139,8 +139,10 @@ fn the_folder_stays_bounded() {
     });
     assert!(!old.exists() && !left_half_written.exists());
     assert!(of_another.exists() && folder_of_another.exists());
+    // Each of several processes may remove the oldest file that another one has just counted.
     let others = 2;
-    assert_eq!(files(cache.path()).len(), MOST + others);
+    let left = files(cache.path()).len() - others;
+    assert!((MOST - 4..=MOST).contains(&left), "{left} files");
     // What was written just now stays.
     let stay = recent.iter().filter(|path| path.exists()).count();
     assert!((MOST - 10..MOST).contains(&stay), "{stay} of the older files");
