@@ -3,7 +3,7 @@
 
 use crate::entry::frame::Frame;
 use crate::kernel::lock::lock;
-use crate::kernel::sys::{EINVAL, failed};
+use crate::kernel::sys::{self, EINVAL, failed, sys};
 use crate::schedule::helpers::{self, Interrupted, offload};
 use crate::schedule::more_workers;
 use crate::schedule::thread;
@@ -14,15 +14,25 @@ pub(crate) fn change(frame: &mut Frame) -> isize {
     /// The kernel takes these for a process with one thread alone.
     const OF_ONE_THREAD: i32 =
         libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM | libc::CLONE_NEWUSER;
+    /// A call that is wrong in itself costs so many system calls.
+    const TRIES: u32 = 100;
     let mut locked = lock();
-    if thread::is_alone(&mut locked) {
+    let is_alone = thread::is_alone(&mut locked);
+    if is_alone {
         helpers::end(&mut locked);
         more_workers::end_others(&mut locked);
     } else if frame.number() == libc::SYS_unshare && frame.rdi as i32 & OF_ONE_THREAD != 0 {
         return EINVAL;
     }
     drop(locked);
-    let result = frame.pass();
+    let mut result = frame.pass();
+    // A kernel thread that no signal finds any more still shares the handlers for a moment.
+    let mut tries = if is_alone { TRIES } else { 0 };
+    while result == EINVAL && tries > 0 {
+        tries -= 1;
+        sys!(SYS_sched_yield);
+        result = frame.pass();
+    }
     if !failed(result) {
         helpers::retire();
     }
