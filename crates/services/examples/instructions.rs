@@ -7,6 +7,8 @@
 //!
 //! Without arguments it lists the worlds and the operations, a pair a line.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
+
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;

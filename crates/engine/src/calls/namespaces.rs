@@ -3,7 +3,7 @@
 
 use crate::entry::frame::Frame;
 use crate::kernel::lock::lock;
-use crate::kernel::sys::{self, EINVAL, failed, sys};
+use crate::kernel::sys::{EINVAL, failed, sys};
 use crate::schedule::helpers::{self, Interrupted, offload};
 use crate::schedule::more_workers;
 use crate::schedule::thread;

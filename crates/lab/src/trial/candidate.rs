@@ -27,6 +27,8 @@ pub(super) struct Candidate {
     pub(super) state: State,
     /// The number of deaths of its servers.
     pub(super) deaths: u32,
+    /// The number of servers that took what was left in its queue.
+    pub(super) heirs: u32,
     server: Option<Process>,
     /// The output of a server that has ended.
     unheard: String,
@@ -146,6 +148,7 @@ impl Candidate {
             about: about.clone(),
             state: State::In,
             deaths: 0,
+            heirs: 0,
             server: None,
             unheard: String::new(),
             before: Totals::default(),

@@ -58,6 +58,7 @@ impl Trial<'_> {
     pub(super) fn shut(&mut self) -> Result<(), String> {
         /// If a queue is not empty by then, an heir takes the queue.
         const MOST: Duration = Duration::from_secs(5);
+        self.survivor = self.live().first().map(|(place, _)| *place);
         let closed = self.door.close_to_newcomers();
         let (begun, mut quiet) = (Instant::now(), Instant::now());
         while quiet.elapsed() < HANDSHAKE && begun.elapsed() < MOST {

@@ -23,6 +23,8 @@ use crate::random::SplitMix64;
 pub(super) const TICK: Duration = Duration::from_millis(20);
 /// The interval between two looks at the candidates.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
+/// After so many servers, what is left in the queue of a candidate gets no answer.
+const MOST_HEIRS: u32 = 3;
 /// The interval between two reads of memory, which take long if there are many processes.
 const MEMORY_LOOK: Duration = Duration::from_secs(2);
 /// A handshake that began in a turn ends within this time after the turn.
@@ -56,6 +58,8 @@ pub(super) struct Trial<'t> {
     pub(super) looked_at_memory: Option<Instant>,
     pub(super) restarted: Option<Instant>,
     pub(super) silence: silence::Watch,
+    /// A candidate that was in until the trial ended.
+    pub(super) survivor: Option<usize>,
 }
 
 /// Tries the candidates, until the verdict, the end of the budget, or a signal. With
@@ -89,6 +93,7 @@ pub fn run(
         looked: Instant::now(),
         looked_at_memory: None,
         silence: silence::Watch::default(),
+        survivor: None,
         restarted: None,
     };
     trial.tell(Event::Began(Box::new(trial.heading())));
@@ -371,11 +376,17 @@ impl Trial<'_> {
             return;
         }
         // The candidate's own architecture may be the cause of its death.
-        let other = self.live().first().map_or(place, |(other, _)| *other);
+        let other = self.live().first().map(|(other, _)| *other).or(self.survivor);
+        let other = other.unwrap_or(place);
         let architecture = self.candidates[other].about.architecture.clone();
         let listener = self.door.listener(place);
-        match self.candidates[place].serve(self.setup, &architecture, listener) {
+        let served = match self.candidates[place].heirs {
+            MOST_HEIRS => Err(format!("{MOST_HEIRS} servers did not empty it")),
+            _ => self.candidates[place].serve(self.setup, &architecture, listener),
+        };
+        match served {
             Ok(()) => {
+                self.candidates[place].heirs += 1;
                 self.candidates[place].state = State::Leaving(Instant::now());
                 self.tell(Event::Heir { candidate: self.name(place), architecture });
             }

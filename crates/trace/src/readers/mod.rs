@@ -211,7 +211,7 @@ impl Making {
             Reader::Lines(lines::Reader::new(rules, format, is_coarse))
         };
         let reader = match format {
-            Format::Combined => of_lines(Box::new(combined::Combined::default()), true),
+            Format::Combined => of_lines(Box::<combined::Combined>::default(), true),
             Format::Alb => of_lines(Box::new(pattern::Patterns::alb()), false),
             Format::Haproxy => of_lines(Box::new(pattern::Patterns::haproxy()), false),
             Format::Pattern => {
@@ -221,7 +221,7 @@ impl Making {
                 let is_coarse = given.is_coarse();
                 of_lines(Box::new(given), is_coarse)
             }
-            Format::W3c => of_lines(Box::new(w3c::W3c::default()), true),
+            Format::W3c => of_lines(Box::<w3c::W3c>::default(), true),
             Format::Json => of_lines(Box::new(json_lines::JsonLines::new()), false),
             Format::Har => Reader::Har(har::Reader::new(rules)),
             Format::Pcap => Reader::Pcap(Box::new(pcap::Reader::new(rules))),
