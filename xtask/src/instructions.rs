@@ -4,6 +4,10 @@
 //! Callgrind counts a program with many operations and one with few. The difference is what the
 //! operations take. The least of some runs counts, because how the turns of kernel threads fall out
 //! differs a little from run to run.
+//!
+//! Under callgrind a turn takes some fifty times as long as on the processor. What depends on
+//! time, such as the strides of a loop (`event_loop/core/pace.rs`), is counted more often than it
+//! happens. So a count is to be compared with a count, and says nothing of time.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -351,7 +351,7 @@ fn peers_that_break_the_protocol_are_failures_that_are_counted() {
         (Behaviour::Silent, &["timed-out"]),
         (Behaviour::Closes, closed),
         (Behaviour::Garbage, &["malformed"]),
-        (Behaviour::HalfReply, &["cut-short"]),
+        (Behaviour::HalfReply, &["cut-short", "reset"]),
     ] {
         let errors = failures(behaviour);
         let counted: u64 = kinds.iter().filter_map(|kind| errors[*kind].as_u64()).sum();
