@@ -392,13 +392,13 @@ def candidates():
                     client.start()
             if event.get("event") == "out" and event["candidate"] == "bad":
                 out = (event["at_s"], event["reason"]["why"])
-                # Nothing else is left to try, so the trial ends.
-                over.set()
             if event.get("event") == "decided":
                 decided = event["finding"]
+                # The trial ends, and what comes later is refused.
+                over.set()
         for client in clients:
             client.join()
-        is_found = out is not None or (decided or {}).get("winner") == "good"
+        is_found = (decided or {}).get("candidate") == "good"
         good &= is_found
         after = f"out after {out[0]:.1f} s ({out[1]})" if out else f"decided: {decided}"
         print(f"{'found ' if is_found else 'MISSED'} {name}, which {how}: {counts['hurt']} of {counts['all']} requests hurt; {after}",

@@ -242,14 +242,14 @@ impl Candidate {
     }
 
     /// Watches the candidate's queue between two looks.
-    pub(super) fn tick(&mut self, has_connections: bool) {
+    pub(super) fn tick(&mut self, has_connections: bool, length: impl FnOnce() -> Option<u64>) {
         let now = Instant::now();
         if self.queue.tick(now, has_connections)
             && let Some(server) = &mut self.server
             && let Ok(requests) = server.requests()
         {
             let own = requests.open + requests.ended + requests.refused;
-            self.queue.accepted(now, self.before.accepted + own);
+            self.queue.accepted(now, self.before.accepted + own, length);
         }
     }
 

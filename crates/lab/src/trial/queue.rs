@@ -24,6 +24,8 @@ pub(super) struct Watch {
     standing: Option<Instant>,
     /// The longest time of that kind since the last look.
     longest: Duration,
+    /// The most connections that waited meanwhile.
+    most: u64,
     accepted: u64,
 }
 
@@ -38,7 +40,14 @@ pub(super) struct Waited {
 
 impl Watch {
     pub(super) fn new(now: Instant) -> Self {
-        Self { ticked: now, filled: None, standing: None, longest: Duration::ZERO, accepted: 0 }
+        Self {
+            ticked: now,
+            filled: None,
+            standing: None,
+            longest: Duration::ZERO,
+            most: 0,
+            accepted: 0,
+        }
     }
 
     /// Whether it must be known how many connections are accepted: the queue is not empty for a
@@ -57,9 +66,16 @@ impl Watch {
         has_connections && now > filled
     }
 
-    /// The server has accepted so many connections until now.
-    pub(super) fn accepted(&mut self, now: Instant, accepted: u64) {
-        if accepted != self.accepted {
+    /// The server has accepted so many connections until now. `length` is the length of the queue.
+    pub(super) fn accepted(
+        &mut self,
+        now: Instant,
+        accepted: u64,
+        length: impl FnOnce() -> Option<u64>,
+    ) {
+        if accepted == self.accepted {
+            self.most = self.most.max(length().unwrap_or(1));
+        } else {
             self.end(now, false);
         }
         self.accepted = accepted;
@@ -85,8 +101,12 @@ impl Watch {
         length: impl FnOnce() -> Option<u64>,
     ) -> Waited {
         let longest = std::mem::take(&mut self.longest);
+        let most = self.most;
+        if self.standing.is_none() {
+            self.most = 0;
+        }
         let Some(filled) = self.filled else {
-            return Waited { time: longest, connections: accepted };
+            return Waited { time: longest, connections: most };
         };
         let length = length().unwrap_or(0).max(1);
         // Little's law: a queue that never was empty holds what is accepted in the time of a wait.
@@ -95,7 +115,9 @@ impl Watch {
             1.. if was_full => elapsed.mul_f64(length as f64 / accepted as f64),
             _ => Duration::ZERO,
         };
-        Waited { time: longest.max(mean), connections: accepted + length }
+        // A queue that stands for a while lets only those wait who are in it then.
+        let connections = if mean > longest { accepted + length } else { most };
+        Waited { time: longest.max(mean), connections }
     }
 }
 
@@ -113,7 +135,7 @@ mod tests {
         for number in 1..=12 {
             let now = start + number * TICK;
             if watch.tick(now, true) {
-                watch.accepted(now, 5);
+                watch.accepted(now, 5, || Some(3));
                 stands = true;
             }
         }
@@ -124,16 +146,18 @@ mod tests {
         let mut go_on = |number: u32| {
             let now = start + number * TICK;
             if watch.tick(now, true) {
-                watch.accepted(now, u64::from(number));
+                watch.accepted(now, u64::from(number), || Some(3));
             }
         };
         go_on(13);
         (14..=15).for_each(&mut go_on);
-        assert_eq!(watch.look(3 * TICK, 3, || Some(3)).time, 12 * TICK);
+        // Of a thousand that were accepted meanwhile, three waited.
+        let waited = Waited { time: 12 * TICK, connections: 3 };
+        assert_eq!(watch.look(3 * TICK, 1000, || Some(3)), waited);
         for number in 16..=24 {
             let now = start + number * TICK;
             if watch.tick(now, true) {
-                watch.accepted(now, u64::from(number));
+                watch.accepted(now, u64::from(number), || Some(3));
             }
         }
         let waited = watch.look(9 * TICK, 90, || Some(3));
@@ -141,7 +165,7 @@ mod tests {
         // An empty queue ends it.
         watch.tick(start + 25 * TICK, false);
         watch.look(TICK, 0, || None);
-        assert_eq!(watch.look(TICK, 9, || None), Waited { time: Duration::ZERO, connections: 9 });
+        assert_eq!(watch.look(TICK, 9, || None), Waited::default());
     }
 
     #[test]
@@ -151,7 +175,7 @@ mod tests {
         for number in 1..=30 {
             let now = start + number * TICK;
             if watch.tick(now, true) {
-                watch.accepted(now, u64::from(number / 10));
+                watch.accepted(now, u64::from(number / 10), || Some(3));
             }
         }
         let waited = watch.look(20 * TICK, 2, || Some(100));
@@ -165,7 +189,7 @@ mod tests {
         for milliseconds in [20, 40, 5_000] {
             let now = start + Duration::from_millis(milliseconds);
             if watch.tick(now, true) {
-                watch.accepted(now, 1);
+                watch.accepted(now, 1, || Some(3));
             }
         }
         assert!(watch.look(TICK, 0, || Some(1)).time < STUCK);

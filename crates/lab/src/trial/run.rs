@@ -246,7 +246,8 @@ impl Trial<'_> {
     pub(super) fn tick(&mut self) {
         for place in self.live().into_iter().map(|(place, _)| place) {
             let has_connections = self.door.has_connections(place);
-            self.candidates[place].tick(has_connections);
+            let length = || accept_queue_length(self.door.listener(place)).map(u64::from);
+            self.candidates[place].tick(has_connections, length);
         }
     }
 
