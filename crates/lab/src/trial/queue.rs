@@ -115,7 +115,7 @@ impl Watch {
             1.. if was_full => elapsed.mul_f64(length as f64 / accepted as f64),
             _ => Duration::ZERO,
         };
-        // A queue that stands for a while lets only those wait who are in it then.
+        // While a queue stands, only the connections in it wait.
         let connections = if mean > longest { accepted + length } else { most };
         Waited { time: longest.max(mean), connections }
     }
