@@ -12,8 +12,8 @@
 //!   to the server  queues                             asks for …
 //!   to the lab     {"queues":[{"name":…,"length":…,"threads":…}]}     … how its queues are now
 //!   to the server  requests                           asks for …
-//!   to the lab     {"requests":{"answered":…,"late":…,"failed":…,"refused":…,"open":…,
-//!                  "ended":…,"buckets":[…]}}          … what came of requests (`--late-after`)
+//!   to the lab     {"requests":{"begun":…,"answered":…,"late":…,"failed":…,"refused":…,
+//!                  "open":…,"ended":…,"buckets":[…]}} … what came of requests (`--late-after`)
 //!   to the server  drain, or the end of the channel   drain and exit
 //! ```
 //!
@@ -143,6 +143,7 @@ fn requests(panics: Option<&AtomicU64>) -> Value {
     let panics = panics.map_or(0, |panics| panics.load(Ordering::Relaxed));
     let buckets: Vec<u64> = latencies.buckets.iter().map(|(_, count)| *count).collect();
     json!({ "requests": {
+        "begun": latencies.begun,
         "answered": latencies.count(),
         "late": latencies.late,
         "failed": failures(FailureKind::Service) + totals.requests_failed + panics,

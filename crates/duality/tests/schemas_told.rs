@@ -107,7 +107,7 @@ fn events() -> Vec<Event> {
         Reason::Errors { share: 0.2, limit: 0.1 },
         Reason::Slow { share: 0.2, percentile: "p99".to_owned(), limit_us: 5e3 },
         Reason::Stuck { seconds: 2.5 },
-        Reason::Silent { connections: 20, seconds: 2.5 },
+        Reason::Silent { requests: 20, seconds: 2.5 },
         Reason::Memory { bytes: 2, limit: 1 },
         Reason::Died { how: "signal 9".to_owned() },
         Reason::Behind { best: candidate(), interval },

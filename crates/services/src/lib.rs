@@ -24,6 +24,7 @@
 
 pub mod blocks;
 pub mod chat;
+pub mod client;
 mod clock;
 pub mod echo;
 #[cfg(fuzzing)]

@@ -31,9 +31,10 @@ use duality_runtime::{
 
 use crate::{
     Entry, Setting,
+    client::Client,
     line::{PATIENCE, bound_patience, linger},
     shared,
-    store::{self, Calls, Client, Store, Unavailable},
+    store::{self, Calls, Store, Unavailable},
 };
 
 /// The phone service, as the registry lists it.

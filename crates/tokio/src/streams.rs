@@ -363,7 +363,11 @@ mod tests {
     fn costly_heads_leave_others_their_turns() {
         for kind in [Kind::Epoll, Kind::Uring] {
             if let Some(reason) = kind.unavailable() {
-                println!("skipped: {reason}");
+                // `println!` would go into the test's own output.
+                let _ = std::io::Write::write_all(
+                    &mut std::io::stderr(),
+                    format!("skipped: {reason}\n").as_bytes(),
+                );
                 continue;
             }
             for world in [LoopWorld::Suspend, LoopWorld::Park { stack_size: 256 << 10 }] {

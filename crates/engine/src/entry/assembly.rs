@@ -26,6 +26,25 @@
 
 use core::arch::global_asm;
 
+/// Saves the registers of a frame at `rsp`, but for those that each entry treats in its own way.
+macro_rules! save_registers {
+    () => {
+        "mov %r15, (%rsp); mov %r14, 8(%rsp); mov %r13, 16(%rsp); mov %r12, 24(%rsp); \
+         mov %rbp, 32(%rsp); mov %rbx, 40(%rsp); mov %r9, 48(%rsp); mov %r8, 56(%rsp); \
+         mov %r10, 64(%rsp); mov %rdx, 72(%rsp); mov %rsi, 80(%rsp); mov %rdi, 88(%rsp)"
+    };
+}
+
+/// Restores the registers of the frame at `rsp`, which leaves the frame. `rcx` is the way back.
+macro_rules! restore_registers {
+    () => {
+        "mov (%rsp), %r15; mov 8(%rsp), %r14; mov 16(%rsp), %r13; mov 24(%rsp), %r12; \
+         mov 32(%rsp), %rbp; mov 40(%rsp), %rbx; mov 48(%rsp), %r9; mov 56(%rsp), %r8; \
+         mov 64(%rsp), %r10; mov 72(%rsp), %rdx; mov 80(%rsp), %rsi; mov 88(%rsp), %rdi; \
+         mov 104(%rsp), %rcx; mov 112(%rsp), %rsp"
+    };
+}
+
 global_asm!(
     ".pushsection .text.duality_entry, \"ax\", @progbits",
     // Keeps the general registers and clobbers the vector registers. A caller with live vector
@@ -50,19 +69,14 @@ global_asm!(
     "21: mov %rsp, %r11",
     "lea -272(%rsp), %rsp",
     "and $-16, %rsp",
-    "mov %r15, (%rsp)", "mov %r14, 8(%rsp)", "mov %r13, 16(%rsp)", "mov %r12, 24(%rsp)",
-    "mov %rbp, 32(%rsp)", "mov %rbx, 40(%rsp)", "mov %r9, 48(%rsp)", "mov %r8, 56(%rsp)",
-    "mov %r10, 64(%rsp)", "mov %rdx, 72(%rsp)", "mov %rsi, 80(%rsp)", "mov %rdi, 88(%rsp)",
+    save_registers!(),
     "mov %rax, 96(%rsp)", "mov %rcx, 104(%rsp)", "mov %r11, 112(%rsp)", "mov %rcx, 120(%rsp)",
     "mov -10(%rcx), %r11", "mov %r11, 128(%rsp)",
     "cld",
     "mov %rsp, %rdi",
     "call {dispatch}",
     "duality_exit:",
-    "mov (%rsp), %r15", "mov 8(%rsp), %r14", "mov 16(%rsp), %r13", "mov 24(%rsp), %r12",
-    "mov 32(%rsp), %rbp", "mov 40(%rsp), %rbx", "mov 48(%rsp), %r9", "mov 56(%rsp), %r8",
-    "mov 64(%rsp), %r10", "mov 72(%rsp), %rdx", "mov 80(%rsp), %rsi", "mov 88(%rsp), %rdi",
-    "mov 104(%rsp), %rcx", "mov 112(%rsp), %rsp",
+    restore_registers!(),
     "jmp *%rcx",
 
     // The stack pointer is not in the thread's stack: see `schedule/aside.rs`. The child of a vfork
@@ -72,9 +86,7 @@ global_asm!(
     "test %r11, %r11", "jz 24f",
     "mov %rsp, -144(%r11)",
     "lea -256(%r11), %rsp",
-    "22: mov %r15, (%rsp)", "mov %r14, 8(%rsp)", "mov %r13, 16(%rsp)", "mov %r12, 24(%rsp)",
-    "mov %rbp, 32(%rsp)", "mov %rbx, 40(%rsp)", "mov %r9, 48(%rsp)", "mov %r8, 56(%rsp)",
-    "mov %r10, 64(%rsp)", "mov %rdx, 72(%rsp)", "mov %rsi, 80(%rsp)", "mov %rdi, 88(%rsp)",
+    save_registers!(),
     "mov %rax, 96(%rsp)", "mov %rcx, 104(%rsp)", "mov %rcx, 120(%rsp)",
     "mov -10(%rcx), %r11", "mov %r11, 128(%rsp)",
     "cld",
@@ -83,10 +95,7 @@ global_asm!(
     // rdx: the engine's mark is as the way back needs it. Otherwise the mark stays until the stack
     // of the engine is left. A signal that came before that is handled by another round.
     "23: test %rdx, %rdx", "jnz duality_exit",
-    "mov (%rsp), %r15", "mov 8(%rsp), %r14", "mov 16(%rsp), %r13", "mov 24(%rsp), %r12",
-    "mov 32(%rsp), %rbp", "mov 40(%rsp), %rbx", "mov 48(%rsp), %r9", "mov 56(%rsp), %r8",
-    "mov 64(%rsp), %r10", "mov 72(%rsp), %rdx", "mov 80(%rsp), %rsi", "mov 88(%rsp), %rdi",
-    "mov 104(%rsp), %rcx", "mov 112(%rsp), %rsp",
+    restore_registers!(),
     "movl $0, %gs:{in_engine}",
     "cmpl $0, %gs:{attention}",
     "jne 25f",
@@ -96,9 +105,7 @@ global_asm!(
     "mov {aside_end}(%r11), %r11",
     "mov %rsp, -144(%r11)",
     "lea -256(%r11), %rsp",
-    "mov %r15, (%rsp)", "mov %r14, 8(%rsp)", "mov %r13, 16(%rsp)", "mov %r12, 24(%rsp)",
-    "mov %rbp, 32(%rsp)", "mov %rbx, 40(%rsp)", "mov %r9, 48(%rsp)", "mov %r8, 56(%rsp)",
-    "mov %r10, 64(%rsp)", "mov %rdx, 72(%rsp)", "mov %rsi, 80(%rsp)", "mov %rdi, 88(%rsp)",
+    save_registers!(),
     "mov %rax, 96(%rsp)", "mov %rcx, 104(%rsp)", "mov %rcx, 120(%rsp)", "movq $0, 128(%rsp)",
     "mov %rsp, %rdi",
     "call {finish_aside}",

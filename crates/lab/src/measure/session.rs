@@ -14,7 +14,7 @@ use super::meter::Meter;
 use super::stage::Stage;
 use super::throughout::Gathered;
 use super::together;
-use super::window::Window;
+use super::window::{Window, is_silent};
 use super::{Journal, cell_of, not_started, now};
 use crate::judge::verdict;
 use crate::measure::experiment::Experiment;
@@ -36,6 +36,10 @@ const SILENT: u32 = 4;
 
 /// A server without a reply for this long has ended its work.
 const HANGS: Duration = Duration::from_secs(1);
+
+/// Why the window of a server that answered soon after it says nothing.
+const LATE: &str = "no reply came within its window, and the next one within a second: the server \
+                    stopped, or the machine was busy with other programs";
 
 /// The word for a server that hangs.
 const HANGING: &str = "it no longer answers";
@@ -206,13 +210,11 @@ impl<'a> Session<'a> {
         let report = driver.measure(key, After::Stay, &mut window, self.interrupted);
         let load = self.joined;
         self.joined += usize::from(report.is_ok());
-        let is_silent =
-            |report: &duality_load::Report| report.requests == 0 && report.errors.is_empty();
         let is_late = report.as_ref().is_ok_and(is_silent)
             && driver.slice(load, HANGS).is_ok_and(|slice| slice.requests > 0);
         let outcome = match is_late {
             false => window.outcome(report, driver.round_trip(), self.experiment, &key.subject),
-            true => Outcome::Unavailable { reason: super::window::LATE.to_owned() },
+            true => Outcome::Unavailable { reason: LATE.to_owned() },
         };
         if let Some(reason) = store.as_mut().and_then(OpenStore::problem) {
             return Ok(Outcome::Failed { reason });

@@ -90,11 +90,9 @@ impl<'a> Window<'a> {
     ) -> Outcome {
         let report = match report {
             Ok(report)
-                if report.requests == 0
-                    && report.errors.is_empty()
-                    && self.disturbance.as_ref().is_some_and(takes_all) =>
+                if is_silent(&report) && self.disturbance.as_ref().is_some_and(takes_all) =>
             {
-                return Outcome::Unavailable { reason: LATE.to_owned() };
+                return Outcome::Unavailable { reason: BUSY.to_owned() };
             }
             Ok(report) if report.requests == 0 => {
                 return Outcome::Failed { reason: self.with_last_words(unanswered(&report)) };
@@ -175,8 +173,13 @@ fn own_niceness() -> i32 {
 }
 
 /// Why a window without a reply says nothing of its server.
-pub(super) const LATE: &str = "no reply came within its window, because the processors were busy with \
+const BUSY: &str = "no reply came within its window, because the processors were busy with \
                                other programs: measure on a quieter machine";
+
+/// Whether there was no reply in a window, and no failure either.
+pub(super) fn is_silent(report: &Report) -> bool {
+    report.requests == 0 && report.errors.is_empty()
+}
 
 /// Whether strangers and the hypervisor had a processor for most of the time.
 fn takes_all(found: &Disturbance) -> bool {

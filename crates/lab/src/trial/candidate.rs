@@ -64,8 +64,8 @@ pub(super) enum State {
 pub(super) struct Totals {
     cpu_us: u64,
     answered: u64,
-    /// Those of `answered` that the service counts as requests.
-    replies: u64,
+    /// What has come of requests, if the service defines them.
+    progress: Progress,
     late: u64,
     failed: u64,
     refused: u64,
@@ -84,7 +84,7 @@ impl Totals {
         Self {
             cpu_us: self.cpu_us + later.cpu_us,
             answered: self.answered + later.answered,
-            replies: self.replies + later.replies,
+            progress: self.progress.and(later.progress),
             late: self.late + later.late,
             failed: self.failed + later.failed,
             refused: self.refused + later.refused,
@@ -95,9 +95,9 @@ impl Totals {
         }
     }
 
-    /// What the candidate has done.
+    /// What has come of requests.
     pub(super) fn progress(&self) -> Progress {
-        Progress { replies: self.replies, accepted: self.accepted, open: self.open }
+        self.progress
     }
 
     /// The counts since `before`.
@@ -348,7 +348,7 @@ fn counted(server: &mut Process, with_memory: bool) -> io::Result<Totals> {
     Ok(Totals {
         cpu_us: used.cpu_us,
         answered,
-        replies: requests.answered,
+        progress: Progress { begun: requests.begun, replies: requests.answered },
         late: requests.late,
         failed: requests.failed,
         refused: requests.refused,

@@ -208,10 +208,10 @@ pub enum Reason {
         /// For how long, in seconds.
         seconds: f64,
     },
-    /// The candidate accepted connections and answered none of them, while another one answered.
+    /// The candidate read requests and answered none of them, while another one answered.
     Silent {
-        /// How many connections.
-        connections: u64,
+        /// How many requests.
+        requests: u64,
         /// For how long, in seconds.
         seconds: f64,
     },

@@ -282,10 +282,9 @@ impl Trial<'_> {
             .iter()
             .map(|one| one.is_in().then(|| one.totals().progress()))
             .collect();
-        if let Some(Silent { place, connections, time }) =
-            self.silence.look(Instant::now(), &progress)
+        if let Some(Silent { place, requests, time }) = self.silence.look(Instant::now(), &progress)
         {
-            self.retire(place, Reason::Silent { connections, seconds: time.as_secs_f64() })?;
+            self.retire(place, Reason::Silent { requests, seconds: time.as_secs_f64() })?;
         }
         if with_memory {
             self.looked_at_memory = Some(Instant::now());

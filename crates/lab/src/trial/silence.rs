@@ -1,31 +1,37 @@
-//! Finds a candidate that accepts connections and answers none, while others answer.
+//! Finds a candidate that reads requests and answers none, while others answer.
 //!
-//! A server counts a request when it has answered it, so its own figures hide requests that never
-//! end. Slow replies alone prove nothing. So a candidate is silent only if another one has accepted
-//! connections later, and answered those.
+//! A server counts a request's time when it has answered it, so its own figures hide requests that
+//! never end. Slow replies alone prove nothing. So a candidate is silent only if another one has
+//! answered requests that began later. Connections without a request do not count: a balancer's
+//! probes, and clients that rest.
 
 use std::time::{Duration, Instant};
 
-/// A candidate is not judged by fewer connections.
+/// A candidate is not judged by fewer requests.
 const FEWEST: u64 = 20;
 
 /// What a candidate has done up to a look.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Progress {
-    /// Requests that were answered. None, if the service defines no requests.
+    /// Requests of which the first bytes were read. None, if the service defines no requests.
+    pub(super) begun: u64,
+    /// Requests that were answered.
     pub(super) replies: u64,
-    /// Connections that were taken from the queue.
-    pub(super) accepted: u64,
-    /// Connections that are open.
-    pub(super) open: u64,
+}
+
+impl Progress {
+    /// The sum of this and of what a later server has done.
+    pub(super) fn and(self, later: Self) -> Self {
+        Self { begun: self.begun + later.begun, replies: self.replies + later.replies }
+    }
 }
 
 /// A silent candidate.
 #[derive(Debug, PartialEq)]
 pub(super) struct Silent {
     pub(super) place: usize,
-    /// The connections that it has accepted since its last reply.
-    pub(super) connections: u64,
+    /// The requests that it has read since its last reply.
+    pub(super) requests: u64,
     /// The time in which another candidate answered, and this one did not.
     pub(super) time: Duration,
 }
@@ -40,7 +46,7 @@ pub(super) struct Watch {
 struct Quiet {
     /// What the candidate had done at its last reply.
     then: Progress,
-    /// When it had accepted [`FEWEST`] connections since, with what all had done by then.
+    /// When it had read [`FEWEST`] requests since, with what all had done by then.
     full: Option<(Instant, Vec<Progress>)>,
 }
 
@@ -55,17 +61,18 @@ impl Watch {
             if progress.replies != quiet.then.replies {
                 *quiet = Quiet { then: progress, full: None };
             }
-            let connections = progress.accepted.saturating_sub(quiet.then.accepted);
-            if connections < FEWEST {
+            let requests = progress.begun.saturating_sub(quiet.then.begun);
+            if requests < FEWEST {
                 continue;
             }
             let (since, then) = quiet.full.get_or_insert_with(|| (now, known()));
-            // The connections that were open by then may have one reply each from before.
-            let answers = all.iter().zip(then).any(|(one, then)| {
-                one.is_some_and(|one| one.replies >= then.replies + then.open + FEWEST)
-            });
+            // Replies to all that had begun by then prove nothing.
+            let answers = all
+                .iter()
+                .zip(then)
+                .any(|(one, then)| one.is_some_and(|one| one.replies >= then.begun + FEWEST));
             if answers {
-                return Some(Silent { place, connections, time: now - *since });
+                return Some(Silent { place, requests, time: now - *since });
             }
         }
         None
@@ -76,8 +83,8 @@ impl Watch {
 mod tests {
     use super::*;
 
-    fn progress(replies: u64, accepted: u64, open: u64) -> Option<Progress> {
-        Some(Progress { replies, accepted, open })
+    fn progress(begun: u64, replies: u64) -> Option<Progress> {
+        Some(Progress { begun, replies })
     }
 
     /// Looks once a second; each look has what the two candidates have done.
@@ -85,18 +92,18 @@ mod tests {
         let (start, mut watch) = (Instant::now(), Watch::default());
         let look = |(second, all): (u64, &[Option<Progress>; 2])| {
             let silent = watch.look(start + Duration::from_secs(second), all);
-            silent.map(|silent| (silent.place, silent.connections))
+            silent.map(|silent| (silent.place, silent.requests))
         };
         (0..).zip(looks).map(look).collect()
     }
 
     #[test]
-    fn who_answers_nothing_while_another_answers_is_silent() {
+    fn a_candidate_without_replies_is_silent_while_another_answers() {
         let found = looked(&[
-            [progress(0, 0, 0), progress(0, 0, 0)],
-            [progress(0, 30, 30), progress(0, 0, 0)],
-            [progress(0, 30, 30), progress(19, 19, 0)],
-            [progress(0, 30, 30), progress(20, 20, 0)],
+            [progress(0, 0), progress(0, 0)],
+            [progress(30, 0), progress(5, 5)],
+            [progress(30, 0), progress(24, 24)],
+            [progress(30, 0), progress(25, 25)],
         ]);
         assert_eq!(found, [None, None, None, Some((0, 30))]);
     }
@@ -105,28 +112,24 @@ mod tests {
     fn slow_replies_of_all_are_no_silence() {
         // Both take two looks for a reply; the second one has the turn before.
         let found = looked(&[
-            [progress(0, 0, 0), progress(0, 30, 30)],
-            [progress(0, 30, 30), progress(0, 30, 30)],
-            [progress(0, 30, 30), progress(30, 30, 0)],
-            [progress(30, 30, 0), progress(30, 30, 0)],
+            [progress(0, 0), progress(30, 0)],
+            [progress(30, 0), progress(30, 0)],
+            [progress(30, 0), progress(30, 30)],
+            [progress(30, 30), progress(30, 30)],
         ]);
         assert_eq!(found, [None; 4]);
     }
 
+    /// The candidate in turn gets probes only, while old connections of the other one ask on.
     #[test]
-    fn a_service_without_requests_is_never_silent() {
-        let found = looked(&[
-            [progress(0, 30, 30), progress(0, 30, 0)],
-            [progress(0, 90, 90), progress(0, 90, 0)],
-        ]);
+    fn connections_without_requests_are_no_silence() {
+        let found =
+            looked(&[[progress(0, 0), progress(9, 9)], [progress(0, 0), progress(900, 900)]]);
         assert_eq!(found, [None; 2]);
     }
 
     #[test]
     fn a_candidate_that_is_out_is_not_looked_at() {
-        assert_eq!(
-            looked(&[[progress(0, 30, 30), None], [None, progress(90, 90, 0)]]),
-            [None, None]
-        );
+        assert_eq!(looked(&[[progress(30, 0), None], [None, progress(90, 90)]]), [None, None]);
     }
 }

@@ -105,9 +105,9 @@ pub(super) fn because(reason: &Reason) -> String {
         Reason::Stuck { seconds } => {
             format!("connections waited, and it accepted none for {seconds:.1} s")
         }
-        Reason::Silent { connections, seconds } => format!(
-            "it accepted {connections} connections and answered none for {seconds:.1} s, while \
-             another one answered"
+        Reason::Silent { requests, seconds } => format!(
+            "it read {requests} requests and answered none for {seconds:.1} s, while another one \
+             answered"
         ),
         Reason::Memory { bytes: used, limit } => {
             format!("it takes {} of memory (limit {})", bytes(*used as f64), bytes(*limit as f64))

@@ -4,8 +4,8 @@
 //!   kernel threads and children ──▶ a stripe of counters each ──▶ sum ──▶ latencies()
 //! ```
 //!
-//! A request adds to two counters by atomic additions. Kernel threads use different stripes as far
-//! as there are enough, so these cache lines seldom move between processors. Without
+//! A request adds to three counters by atomic additions. Kernel threads use different stripes as
+//! far as there are enough, so these cache lines seldom move between processors. Without
 //! [`prepare_latencies`], no times are kept, and no request reads a clock.
 
 use std::io;
@@ -30,6 +30,8 @@ struct Stripe {
     sum: AtomicU64,
     /// Requests that took longer than [`LIMIT`].
     late: AtomicU64,
+    /// Requests that have begun.
+    begun: AtomicU64,
 }
 
 /// Nanoseconds after which a request is late.
@@ -48,6 +50,8 @@ pub struct Latencies {
     /// Requests that took longer than the time of [`count_late_requests`]. `None` without such a
     /// time.
     pub late: u64,
+    /// Requests of which the first bytes were read. Some of them have no answer yet, or get none.
+    pub begun: u64,
 }
 
 impl Latencies {
@@ -92,7 +96,8 @@ pub fn latencies() -> Latencies {
     let bucket = |index: usize| (bound(index), sum_of(&|stripe| &stripe.buckets[index]));
     let sum = sum_of(&|stripe| &stripe.sum) as f64 / 1e9;
     let late = sum_of(&|stripe| &stripe.late);
-    Latencies { buckets: (0..=BOUNDED).map(bucket).collect(), sum, late }
+    let begun = sum_of(&|stripe| &stripe.begun);
+    Latencies { buckets: (0..=BOUNDED).map(bucket).collect(), sum, late, begun }
 }
 
 #[inline]
@@ -100,10 +105,21 @@ pub(super) fn are_kept() -> bool {
     STRIPES_OF_ALL.get().is_some()
 }
 
+/// Counts a request that begins.
+pub(super) fn begin() {
+    if let Some(stripe) = stripe_here() {
+        stripe.begun.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The counters of this kernel thread.
+fn stripe_here() -> Option<&'static Stripe> {
+    Some(&STRIPES_OF_ALL.get()?[thread_slots::number_here() % STRIPES])
+}
+
 /// Adds a request that took this many nanoseconds.
 pub(super) fn add(nanoseconds: u64) {
-    let Some(stripes) = STRIPES_OF_ALL.get() else { return };
-    let stripe = &stripes[thread_slots::number_here() % STRIPES];
+    let Some(stripe) = stripe_here() else { return };
     stripe.buckets[bucket_of(nanoseconds)].fetch_add(1, Ordering::Relaxed);
     stripe.sum.fetch_add(nanoseconds, Ordering::Relaxed);
     if nanoseconds > LIMIT.load(Ordering::Relaxed) {
@@ -152,11 +168,17 @@ mod tests {
         let before = latencies();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..100).for_each(|_| add(3_000_000)));
+                scope.spawn(|| {
+                    (0..100).for_each(|_| {
+                        begin();
+                        add(3_000_000);
+                    });
+                });
             }
         });
         let after = latencies();
         assert!(after.count() >= before.count() + 400);
+        assert!(after.begun >= before.begun + 400);
         assert!(after.sum >= before.sum + 1.1);
         assert!(after.late >= before.late + 400);
     }

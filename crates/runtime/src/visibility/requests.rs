@@ -80,6 +80,7 @@ impl Client {
     #[cold]
     pub(crate) fn begin(&mut self, address: impl FnOnce() -> Option<String>) {
         let read_at = records::now();
+        latencies::begin();
         if let Some(logged) = &mut self.logged
             && logged.client.is_empty()
         {
@@ -160,6 +161,7 @@ pub struct Timing(Option<u64>);
 /// branch.
 #[inline]
 pub fn time_request() -> Timing {
+    latencies::begin();
     Timing(latencies::are_kept().then(records::now))
 }
 

@@ -16,7 +16,7 @@ use super::{
     request::{self, Method, Request},
     status, target,
 };
-use crate::store::Client;
+use crate::client::Client;
 
 /// Pages that all connections share. [`Http::with_pages`](super::Http::with_pages) serves them.
 pub trait Pages: Send + Sync {

@@ -16,7 +16,6 @@
 //! seconds.
 
 mod channel;
-mod client;
 mod location;
 mod pool;
 pub(crate) mod redis;
@@ -29,8 +28,9 @@ use std::sync::Arc;
 use duality_runtime::block_on;
 use duality_runtime::time::Duration;
 
+use crate::client::Client;
+
 pub use channel::{Channel, Subscription};
-pub use client::Client;
 pub use location::{InvalidLocation, Location, Synchronous};
 
 use redis::Redis;
@@ -215,7 +215,7 @@ impl Store {
     ///
     /// [`Unavailable`]; the visitor may have been counted nevertheless.
     pub async fn visit(&self, newest: usize) -> Result<Visit, Unavailable> {
-        self.on_behalf_of(Client::default()).visit(newest).await
+        self.on_behalf_of(Client::NONE).visit(newest).await
     }
 
     /// Adds a remark. `Ok` means that the remark is kept.
@@ -225,7 +225,7 @@ impl Store {
     /// [`Unavailable`]; the remark may have been kept nevertheless, unless it was longer than
     /// [`LONGEST_REMARK`].
     pub async fn add_remark(&self, remark: &Remark) -> Result<(), Unavailable> {
-        self.on_behalf_of(Client::default()).add_remark(remark).await
+        self.on_behalf_of(Client::NONE).add_remark(remark).await
     }
 
     /// Enters a number under a name, in place of an earlier one. `Ok` means that the entry is kept.
@@ -235,7 +235,7 @@ impl Store {
     /// [`Unavailable`]; the entry may have been kept nevertheless, unless it was longer than
     /// [`LONGEST_REMARK`].
     pub async fn add_entry(&self, name: &str, number: &str) -> Result<(), Unavailable> {
-        self.on_behalf_of(Client::default()).add_entry(name, number).await
+        self.on_behalf_of(Client::NONE).add_entry(name, number).await
     }
 
     /// The number under a name, if there is one.
@@ -244,7 +244,7 @@ impl Store {
     ///
     /// [`Unavailable`].
     pub async fn find_entry(&self, name: &str) -> Result<Option<String>, Unavailable> {
-        self.on_behalf_of(Client::default()).find_entry(name).await
+        self.on_behalf_of(Client::NONE).find_entry(name).await
     }
 }
 

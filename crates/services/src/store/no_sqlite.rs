@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use duality_runtime::time::Duration;
 
-use super::{Client, Failed, Remark, Synchronous, Visit};
+use super::{Failed, Remark, Synchronous, Visit};
+use crate::client::Client;
 
 pub(super) enum Sqlite {}
 

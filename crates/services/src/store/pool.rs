@@ -7,7 +7,7 @@ use duality_runtime::select;
 use duality_runtime::sync::{Permit, Semaphore};
 use duality_runtime::time::{Duration, timeout};
 
-use super::Client;
+use crate::client::Client;
 
 /// A bounded number of values in use at a time, and at most as many idle ones.
 pub(super) struct Pool<T> {

@@ -51,6 +51,8 @@ enum Message {
 /// The outcomes of a server's requests so far, if it was started with `--late-after`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct Requests {
+    /// Requests of which the first bytes were read.
+    pub(crate) begun: u64,
     /// Requests that were answered.
     pub(crate) answered: u64,
     /// The requests that took longer than `--late-after`.

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::codec::{Reply, decode_reply};
-use super::{Client, Fault, Subscription};
-use crate::store::client::SLICE;
+use super::{Fault, Subscription};
+use crate::client::{Client, SLICE};
 
 /// The room for bytes that a connection keeps between calls.
 const ROOM: usize = 4 << 10;

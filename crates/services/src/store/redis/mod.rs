@@ -47,7 +47,8 @@ use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
 use self::connection::Connection;
 pub(super) use self::subscription::Subscription;
 use super::pool::{Checkout, NoTurn, Pool};
-use super::{Client, Failed, Options, RedisCalls, Remark, Visit};
+use super::{Failed, Options, RedisCalls, Remark, Visit};
+use crate::client::Client;
 use crate::per_loop::PerLoop;
 
 const VISITORS: &[u8] = b"duality:visitors";

@@ -26,9 +26,9 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
 use self::guard::{Guard, LogIdentity, Sight, Unfit};
-use super::client::Watch;
 use super::pool::{NoTurn, Pool};
-use super::{Client, Failed, Remark, Synchronous, Visit};
+use super::{Failed, Remark, Synchronous, Visit};
+use crate::client::{Client, Watch};
 
 /// The most connections that read at a time. More would only use descriptors.
 const READERS: usize = 4;

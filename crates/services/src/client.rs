@@ -1,11 +1,11 @@
-//! The client that a call is made for. If the client leaves, the call ends early.
+//! The client that a wait for a store is made for. If the client leaves, the wait ends early.
 
 use duality_runtime::net::{Closed, TcpStream};
 use duality_runtime::time::{Duration, Instant, sleep};
 
 /// A wait for the store is cut into slices of this length. After each slice, the call looks whether
 /// its client is still there. A shorter wait costs no look.
-pub(super) const SLICE: Duration = Duration::from_millis(500);
+pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
 /// The client that a call is made for. The default is no client, so the call ends with its result.
 #[derive(Clone, Copy, Default)]
@@ -16,7 +16,7 @@ pub struct Client<'c> {
 
 impl<'c> Client<'c> {
     /// No client.
-    pub(super) const NONE: Self = Self { stream: None, serves_half_closed: false };
+    pub(crate) const NONE: Self = Self { stream: None, serves_half_closed: false };
 
     /// The client at the other end of `stream`.
     ///
@@ -38,12 +38,12 @@ impl<'c> Client<'c> {
     }
 
     /// Whether there is a client that may leave.
-    pub(super) fn may_leave(&self) -> bool {
+    pub(crate) fn may_leave(&self) -> bool {
         self.stream.is_some()
     }
 
     /// Waits until the client has left.
-    pub(super) async fn leaves(&self) {
+    pub(crate) async fn leaves(&self) {
         loop {
             sleep(SLICE).await;
             if self.has_left() {
@@ -54,19 +54,19 @@ impl<'c> Client<'c> {
 }
 
 /// Looks at a client, at most once in a slice.
-pub(super) struct Watch<'c> {
+pub(crate) struct Watch<'c> {
     client: Client<'c>,
     looked: Instant,
 }
 
 impl<'c> Watch<'c> {
     /// Begins now: the first look comes after a slice.
-    pub(super) fn new(client: Client<'c>) -> Self {
+    pub(crate) fn new(client: Client<'c>) -> Self {
         Self { client, looked: Instant::now() }
     }
 
     /// Whether the client is known to have left.
-    pub(super) fn has_left(&mut self) -> bool {
+    pub(crate) fn has_left(&mut self) -> bool {
         if self.looked.elapsed() < SLICE {
             return false;
         }
