@@ -6,6 +6,9 @@
 //! keeps to the limit, the sum passes `ENOUGH` once in a million requests on average. The method is
 //! Page's CUSUM (Shin, Ramdas & Rinaldo, *E-detectors*, 2023).
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
 /// The larger shares that the guard tests for, as multiples of the limit.
 const ALTERNATIVES: [f64; 3] = [2.0, 5.0, 20.0];
 
@@ -13,16 +16,31 @@ const ALTERNATIVES: [f64; 3] = [2.0, 5.0, 20.0];
 const ENOUGH: f64 = 13.8155 + 1.0986;
 
 /// A limit to a share of requests, and the evidence that it is exceeded.
+///
+/// What goes wrong is often known later than what goes well: a time-out, a late reply. When a load
+/// ends, the last requests to be known are all wrong, though their share was small. So whatever the
+/// time in which requests went wrong, the good ones of `delay` before it count as well.
+///
+/// ```text
+///   wrong                  ├── some time ──┤ now
+///   right        ├─ delay ─┴───────────────┤
+/// ```
 #[derive(Clone, Debug)]
 pub struct Guard {
     limit: f64,
+    delay: Duration,
+    /// The evidence of what went wrong, and of what went well longer ago than the delay.
     sums: [f64; ALTERNATIVES.len()],
+    /// What went well since.
+    recent: VecDeque<(Instant, u64)>,
 }
 
 impl Guard {
-    /// A guard of a limit from 0 to 1. With 0, any event is too much.
-    pub fn new(limit: f64) -> Self {
-        Self { limit: limit.clamp(0.0, 1.0), sums: [0.0; ALTERNATIVES.len()] }
+    /// A guard of a limit from 0 to 1. With 0, any event is too much. It may take `delay` longer
+    /// until it is known that a request went wrong than that it went well.
+    pub fn new(limit: f64, delay: Duration) -> Self {
+        let (sums, recent) = ([0.0; ALTERNATIVES.len()], VecDeque::new());
+        Self { limit: limit.clamp(0.0, 1.0), delay, sums, recent }
     }
 
     /// The limit.
@@ -32,21 +50,35 @@ impl Guard {
 
     /// Takes note that `wrong` of the `requests` since the last look have gone wrong. Returns
     /// whether the limit is exceeded.
-    pub fn is_exceeded(&mut self, wrong: u64, requests: u64) -> bool {
+    pub fn is_exceeded(&mut self, now: Instant, wrong: u64, requests: u64) -> bool {
         if self.limit == 0.0 {
             return wrong > 0;
         }
-        let (wrong, right) = (wrong as f64, requests.saturating_sub(wrong) as f64);
-        for (sum, multiple) in self.sums.iter_mut().zip(ALTERNATIVES) {
+        self.recent.push_back((now, requests.saturating_sub(wrong)));
+        let is_old = |(at, _): &mut (Instant, u64)| now.saturating_duration_since(*at) > self.delay;
+        let mut old = 0;
+        while let Some((_, right)) = self.recent.pop_front_if(is_old) {
+            old += right;
+        }
+        let recent: u64 = self.recent.iter().map(|(_, right)| right).sum();
+        let (known, still) = (self.evidence(wrong, old), self.evidence(0, recent));
+        for (sum, known) in self.sums.iter_mut().zip(known) {
+            *sum = (*sum + known).max(0.0);
+        }
+        self.sums.iter().zip(still).any(|(sum, still)| sum + still > ENOUGH)
+    }
+
+    /// The evidence of some requests, for each of the alternatives.
+    fn evidence(&self, wrong: u64, right: u64) -> [f64; ALTERNATIVES.len()] {
+        ALTERNATIVES.map(|multiple| {
             // With a share of 1, a single right answer would prove the contrary.
             let most = f64::midpoint(1.0, self.limit);
             let share = (multiple * self.limit).min(most);
-            let evidence = wrong * (share / self.limit).ln()
-                + right * ((1.0 - share) / (1.0 - self.limit)).ln();
+            let evidence = wrong as f64 * (share / self.limit).ln()
+                + right as f64 * ((1.0 - share) / (1.0 - self.limit)).ln();
             // A limit of 1 is never exceeded: 0/0 is no evidence.
-            *sum = if evidence.is_nan() { 0.0 } else { (*sum + evidence).max(0.0) };
-        }
-        self.sums.iter().any(|sum| *sum > ENOUGH)
+            if evidence.is_nan() { 0.0 } else { evidence }
+        })
     }
 }
 
@@ -55,21 +87,33 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
+    const LOOK: Duration = Duration::from_millis(250);
+    const DELAY: Duration = Duration::from_secs(2);
+
+    /// Whether the limit is exceeded after the last one of some looks.
+    fn looks(limit: f64, looks: &[(u64, u64)]) -> bool {
+        let (mut guard, start) = (Guard::new(limit, DELAY), Instant::now());
+        let look = |(place, (wrong, requests)): (usize, &(u64, u64))| {
+            guard.is_exceeded(start + place as u32 * LOOK, *wrong, *requests)
+        };
+        looks.iter().enumerate().map(look).last().unwrap_or(false)
+    }
+
     /// The number of looks at 100 requests after which the guard reports this share of errors, if
     /// at most `looks`.
     fn noticed(limit: f64, share: f64, looks: u64, seed: u64) -> Option<u64> {
-        let (mut guard, mut random) = (Guard::new(limit), SplitMix64::new(seed));
+        let (mut guard, mut random) = (Guard::new(limit, DELAY), SplitMix64::new(seed));
+        let start = Instant::now();
         let mut wrong = || {
             (0..100).filter(|_| (random.below(1 << 30) as f64) < share * f64::from(1 << 30)).count()
         };
-        (1..=looks).find(|_| guard.is_exceeded(wrong() as u64, 100))
+        (1..=looks).find(|look| guard.is_exceeded(start + *look as u32 * LOOK, wrong() as u64, 100))
     }
 
     #[test]
     fn one_error_is_no_reason() {
-        let mut guard = Guard::new(0.01);
-        assert!(!guard.is_exceeded(1, 1));
-        assert!(!guard.is_exceeded(0, 100));
+        assert!(!looks(0.01, &[(1, 1)]));
+        assert!(!looks(0.01, &[(1, 1), (0, 100)]));
     }
 
     #[test]
@@ -89,16 +133,30 @@ mod tests {
 
     #[test]
     fn a_long_good_time_hides_nothing() {
-        let mut guard = Guard::new(0.01);
-        assert!(!guard.is_exceeded(0, 10_000_000));
-        assert!(guard.is_exceeded(20, 40));
+        let mut all = vec![(0, 10_000_000)];
+        all.extend([(0, 0); 10]);
+        all.push((20, 40));
+        assert!(looks(0.01, &all));
+    }
+
+    #[test]
+    fn what_goes_wrong_is_known_late() {
+        // The load ends, and time-outs come after so many looks.
+        let ends = |pause: usize| {
+            let mut all = vec![(10, 4_000); 8];
+            all.extend(vec![(0, 0); pause]);
+            all.push((10, 10));
+            all.extend(vec![(0, 0); 20]);
+            (all.len() - 21..all.len()).any(|end| looks(0.01, &all[..=end]))
+        };
+        assert!(!ends(0) && !ends(6) && ends(40));
     }
 
     #[test]
     fn the_limits_at_the_ends() {
-        assert!(Guard::new(0.0).is_exceeded(1, 1_000_000));
-        assert!(!Guard::new(0.0).is_exceeded(0, 1_000_000));
-        assert!(!Guard::new(1.0).is_exceeded(100, 100));
-        assert!(Guard::new(0.5).is_exceeded(200, 200));
+        assert!(looks(0.0, &[(1, 1_000_000)]));
+        assert!(!looks(0.0, &[(0, 1_000_000)]));
+        assert!(!looks(1.0, &[(100, 100)]));
+        assert!(looks(0.5, &[(200, 200)]));
     }
 }

@@ -1,4 +1,4 @@
-//! A candidate while a trial runs: its server, its counts, and its limits.
+//! A candidate while a trial runs: its server, and its way out of the trial.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::event::{Measured, Reason};
-use super::queue::{STUCK, Watch};
+use super::bounds::Bounds;
+use super::event::Reason;
 use super::silence::Progress;
-use super::{Door, Limits, Setup};
-use crate::judge::guard::Guard;
+use super::totals::Totals;
+use super::{Door, Setup};
 use crate::measure::no_server::NoServer;
 use crate::measure::server::Server;
-use crate::measure::server::ours::Process;
+use crate::measure::server::ours::{Process, Requests};
 use crate::measure::spawn::how_ended;
 
 /// The limit for late requests of a server without a limit.
@@ -36,12 +36,7 @@ pub(super) struct Candidate {
     before: Totals,
     /// The counts of its present server up to the last look.
     now: Totals,
-    errors: Guard,
-    late: Option<Guard>,
-    queue: Watch,
-    looked: Instant,
-    /// Connections that waited in the queue for longer than the limit.
-    waited_late: u64,
+    bounds: Bounds,
 }
 
 /// The state of a candidate.
@@ -59,83 +54,6 @@ pub(super) enum State {
     Abandoned,
 }
 
-/// Counts of a server up to a moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Totals {
-    cpu_us: u64,
-    answered: u64,
-    /// What has come of requests, if the service defines them.
-    progress: Progress,
-    late: u64,
-    failed: u64,
-    refused: u64,
-    buckets: Vec<u64>,
-    open: u64,
-    /// Connections that the server has taken from its queue.
-    accepted: u64,
-    peak_bytes: u64,
-}
-
-impl Totals {
-    /// The sum of these counts and those of a later server.
-    fn and(&self, later: &Self) -> Self {
-        let longer = self.buckets.len().max(later.buckets.len());
-        let bucket = |of: &Self, place: usize| of.buckets.get(place).copied().unwrap_or(0);
-        Self {
-            cpu_us: self.cpu_us + later.cpu_us,
-            answered: self.answered + later.answered,
-            progress: self.progress.and(later.progress),
-            late: self.late + later.late,
-            failed: self.failed + later.failed,
-            refused: self.refused + later.refused,
-            buckets: (0..longer).map(|place| bucket(self, place) + bucket(later, place)).collect(),
-            open: later.open,
-            accepted: self.accepted + later.accepted,
-            peak_bytes: self.peak_bytes.max(later.peak_bytes),
-        }
-    }
-
-    /// What has come of requests.
-    pub(super) fn progress(&self) -> Progress {
-        self.progress
-    }
-
-    /// The counts since `before`.
-    pub(super) fn since(&self, before: &Self) -> Measured {
-        let of = |place: usize| before.buckets.get(place).copied().unwrap_or(0);
-        let buckets: Vec<u64> = self
-            .buckets
-            .iter()
-            .enumerate()
-            .map(|(place, count)| count.saturating_sub(of(place)))
-            .collect();
-        Measured {
-            requests: self.answered.saturating_sub(before.answered),
-            cpu_us: self.cpu_us.saturating_sub(before.cpu_us),
-            failed: self.failed.saturating_sub(before.failed),
-            refused: self.refused.saturating_sub(before.refused),
-            late: self.late.saturating_sub(before.late),
-            connections_open: self.open,
-            p50_us: quantile(&buckets, 0.5),
-            p99_us: quantile(&buckets, 0.99),
-            memory_bytes: self.peak_bytes,
-        }
-    }
-}
-
-/// The upper end of the bucket with this quantile, in microseconds. The buckets end at 1, 2, 4 …
-/// µs, and the last bucket has no end.
-fn quantile(buckets: &[u64], quantile: f64) -> Option<f64> {
-    let all: u64 = buckets.iter().sum();
-    let wanted = (quantile * all as f64).ceil() as u64;
-    let mut below = 0;
-    let place = buckets.iter().position(|count| {
-        below += count;
-        all > 0 && below >= wanted
-    })?;
-    (place + 1 < buckets.len()).then(|| 2_f64.powi(place as i32))
-}
-
 impl Candidate {
     /// Starts the server of a candidate on its socket.
     pub(super) fn start(
@@ -143,7 +61,6 @@ impl Candidate {
         about: &super::Candidate,
         listener: BorrowedFd<'_>,
     ) -> Result<Self, String> {
-        let Limits { slo, max_errors, .. } = setup.limits;
         let mut candidate = Self {
             about: about.clone(),
             state: State::In,
@@ -153,11 +70,7 @@ impl Candidate {
             unheard: String::new(),
             before: Totals::default(),
             now: Totals::default(),
-            errors: Guard::new(max_errors),
-            late: slo.map(|slo| Guard::new(1.0 - slo.percentile.share())),
-            queue: Watch::new(Instant::now()),
-            looked: Instant::now(),
-            waited_late: 0,
+            bounds: Bounds::new(&setup.limits, Instant::now()),
         };
         candidate.serve(setup, &about.architecture, listener)?;
         Ok(candidate)
@@ -244,12 +157,12 @@ impl Candidate {
     /// Watches the candidate's queue between two looks.
     pub(super) fn tick(&mut self, has_connections: bool, length: impl FnOnce() -> Option<u64>) {
         let now = Instant::now();
-        if self.queue.tick(now, has_connections)
+        if self.bounds.tick(now, has_connections)
             && let Some(server) = &mut self.server
             && let Ok(requests) = server.requests()
         {
-            let own = requests.open + requests.ended + requests.refused;
-            self.queue.accepted(now, self.before.accepted + own, length);
+            let accepted = self.before.accepted + accepted(&requests);
+            self.bounds.accepted(now, accepted, length);
         }
     }
 
@@ -258,40 +171,10 @@ impl Candidate {
     pub(super) fn beyond(
         &mut self,
         before: &Totals,
-        limits: &Limits,
         length: impl FnOnce() -> Option<u64>,
     ) -> Option<Reason> {
         let all = self.totals();
-        let mut new = all.since(before);
-        let elapsed = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
-        let waited = self.queue.look(elapsed, all.accepted.saturating_sub(before.accepted), length);
-        if waited.time >= STUCK {
-            return Some(Reason::Stuck { seconds: waited.time.as_secs_f64() });
-        }
-        if limits.slo.is_some_and(|slo| waited.time > slo.limit) {
-            // A connection that waited has one request at least.
-            let more = waited.connections.saturating_sub(new.late);
-            self.waited_late += more;
-            new.late += more;
-            new.requests = new.requests.max(new.late);
-        }
-        let wrong = new.failed + new.refused;
-        if self.errors.is_exceeded(wrong, new.requests + wrong) {
-            let wrong = all.failed + all.refused;
-            let share = wrong as f64 / (all.answered + wrong) as f64;
-            return Some(Reason::Errors { share, limit: self.errors.limit() });
-        }
-        if let (Some(late), Some(slo)) = (&mut self.late, limits.slo)
-            && late.is_exceeded(new.late, new.requests)
-        {
-            return Some(Reason::Slow {
-                share: ((all.late + self.waited_late) as f64 / all.answered.max(1) as f64).min(1.0),
-                percentile: slo.percentile.name().to_owned(),
-                limit_us: slo.limit.as_secs_f64() * 1e6,
-            });
-        }
-        let (bytes, limit) = (self.now.peak_bytes, limits.max_memory?);
-        (bytes > limit).then_some(Reason::Memory { bytes, limit })
+        self.bounds.look(Instant::now(), before, &all, length)
     }
 
     /// Takes a step towards the end of a candidate that is out. The candidate drains once its queue
@@ -352,34 +235,14 @@ fn counted(server: &mut Process, with_memory: bool) -> io::Result<Totals> {
         late: requests.late,
         failed: requests.failed,
         refused: requests.refused,
+        accepted: accepted(&requests),
         buckets: requests.buckets,
         open: requests.open,
-        accepted: requests.open + requests.ended + requests.refused,
         peak_bytes: used.peak_bytes,
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_quantile_is_the_end_of_its_bucket() {
-        assert_eq!(quantile(&[], 0.5), None);
-        assert_eq!(quantile(&[0, 0, 0], 0.5), None);
-        assert_eq!(quantile(&[5, 5, 0, 0], 0.5), Some(1.0));
-        assert_eq!(quantile(&[5, 5, 0, 0], 0.99), Some(2.0));
-        assert_eq!(quantile(&[0, 0, 1, 0], 0.99), Some(4.0));
-        assert_eq!(quantile(&[0, 0, 0, 1], 0.99), None, "the last bucket has no end");
-    }
-
-    #[test]
-    fn counts_go_on_over_a_restart() {
-        let one = Totals { answered: 10, buckets: vec![10], open: 3, ..Totals::default() };
-        let next = Totals { answered: 5, buckets: vec![4, 1], open: 1, ..Totals::default() };
-        let both = one.and(&next);
-        assert_eq!((both.answered, both.open, &both.buckets[..]), (15, 1, &[14, 1][..]));
-        let since = both.since(&one);
-        assert_eq!((since.requests, since.p50_us), (5, Some(1.0)));
-    }
+/// Connections that a server has taken from its queue.
+fn accepted(requests: &Requests) -> u64 {
+    requests.open + requests.ended + requests.refused
 }

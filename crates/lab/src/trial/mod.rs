@@ -15,6 +15,7 @@
 //! The trial itself listens, through the [`Door`] that the command provides. So a server can die,
 //! or end in order, and no queued connection is lost.
 
+mod bounds;
 mod candidate;
 mod ending;
 pub mod event;
@@ -24,7 +25,10 @@ mod queue;
 pub mod record;
 mod run;
 mod silence;
+#[cfg(test)]
+mod simulated;
 mod text;
+mod totals;
 
 use std::io;
 use std::net::SocketAddr;

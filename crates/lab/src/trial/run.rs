@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use duality_runtime::net::accept_queue_length;
 
-use super::candidate::{Candidate, State, Totals};
+use super::candidate::{Candidate, State};
 use super::event::{
     Block, Dropped, Event, Finding, Heading, Measured, Reason, Standing, Told, VERSION,
 };
 use super::plan::{self, Turn};
 use super::silence::{self, Silent};
+use super::totals::Totals;
 use super::{Audience, By, Door, Setup, text};
 use crate::judge::sequential::{self, Decision, Judgement};
 use crate::measure::{machine, now};
@@ -92,7 +93,7 @@ pub fn run(
         is_kept: false,
         looked: Instant::now(),
         looked_at_memory: None,
-        silence: silence::Watch::default(),
+        silence: silence::Watch::new(setup.limits.slo),
         survivor: None,
         restarted: None,
     };
@@ -301,7 +302,7 @@ impl Trial<'_> {
             return self.restart(place, how);
         }
         let length = || accept_queue_length(self.door.listener(place)).map(u64::from);
-        match self.candidates[place].beyond(&before, &self.setup.limits, length) {
+        match self.candidates[place].beyond(&before, length) {
             Some(reason) => self.retire(place, reason),
             None => Ok(()),
         }

@@ -2,10 +2,14 @@
 //!
 //! A server counts a request's time when it has answered it, so its own figures hide requests that
 //! never end. Slow replies alone prove nothing. So a candidate is silent only if another one has
-//! answered requests that began later. Connections without a request do not count: a balancer's
-//! probes, and clients that rest.
+//! answered requests that began later, and only after a time that no request may take. Connections
+//! without a request do not count: a balancer's probes, and clients that rest.
 
 use std::time::{Duration, Instant};
+
+use duality_load::Slo;
+
+use super::queue::STUCK;
 
 /// A candidate is not judged by fewer requests.
 const FEWEST: u64 = 20;
@@ -37,8 +41,10 @@ pub(super) struct Silent {
 }
 
 /// The candidates since their last replies.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watch {
+    /// A candidate may need this time for a reply, although another one is faster.
+    longest: Duration,
     quiet: Vec<Quiet>,
 }
 
@@ -51,6 +57,12 @@ struct Quiet {
 }
 
 impl Watch {
+    /// Nothing is known of any candidate yet.
+    pub(super) fn new(slo: Option<Slo>) -> Self {
+        let longest = slo.map_or(STUCK, |slo| slo.limit.max(STUCK));
+        Self { longest, quiet: Vec::new() }
+    }
+
     /// Looks at what all candidates have done; those that are out are `None`.
     pub(super) fn look(&mut self, now: Instant, all: &[Option<Progress>]) -> Option<Silent> {
         self.quiet.resize(all.len(), Quiet::default());
@@ -71,8 +83,9 @@ impl Watch {
                 .iter()
                 .zip(then)
                 .any(|(one, then)| one.is_some_and(|one| one.replies >= then.begun + FEWEST));
-            if answers {
-                return Some(Silent { place, requests, time: now - *since });
+            let time = now.saturating_duration_since(*since);
+            if answers && time >= self.longest {
+                return Some(Silent { place, requests, time });
             }
         }
         None
@@ -89,7 +102,7 @@ mod tests {
 
     /// Looks once a second; each look has what the two candidates have done.
     fn looked(looks: &[[Option<Progress>; 2]]) -> Vec<Option<(usize, u64)>> {
-        let (start, mut watch) = (Instant::now(), Watch::default());
+        let (start, mut watch) = (Instant::now(), Watch::new(None));
         let look = |(second, all): (u64, &[Option<Progress>; 2])| {
             let silent = watch.look(start + Duration::from_secs(second), all);
             silent.map(|silent| (silent.place, silent.requests))
