@@ -50,10 +50,16 @@ pub(crate) enum Failure {
     WrongBytes(&'static str),
     #[error("not a well-formed reply: {0}")]
     Malformed(&'static str),
-    #[cfg_attr(not(feature = "http2"), expect(dead_code, reason = "only HTTP/2 has streams"))]
+    #[cfg_attr(
+        not(any(test, feature = "http2")),
+        expect(dead_code, reason = "only HTTP/2 has streams")
+    )]
     #[error("the server reset the stream (HTTP/2 error {code}) after {received} bytes")]
     StreamReset { code: u32, received: u64 },
-    #[cfg_attr(not(feature = "http2"), expect(dead_code, reason = "only HTTP/2 has GOAWAY"))]
+    #[cfg_attr(
+        not(any(test, feature = "http2")),
+        expect(dead_code, reason = "only HTTP/2 has GOAWAY")
+    )]
     #[error("the server ended the connection by GOAWAY (HTTP/2 error {0})")]
     GoneAway(u32),
     /// The server answered correctly that its store is unavailable.

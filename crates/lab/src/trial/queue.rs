@@ -3,9 +3,11 @@
 //!
 //! ```text
 //!   tick (20 ms)   is the queue empty?     · ■ ■ ■ ■ ■ ■ ■ · · ■ ■
-//!   accepted                               5 5 5 5 5 5 5 5 9 9 9 9
-//!                                            └ it stands ───┘
+//!   accepted                                   5 5 5 5 5 5   9
+//!                                              └ it stands ┘
 //! ```
+//!
+//! So a wait is known to within three ticks, and never taken for longer than it was.
 
 use std::time::{Duration, Instant};
 
@@ -79,9 +81,9 @@ impl Watch {
             self.end(now, false);
         }
         self.accepted = accepted;
-        if let Some(filled) = self.filled {
-            let since =
-                *self.standing.get_or_insert(if self.longest.is_zero() { filled } else { now });
+        if self.filled.is_some() {
+            // Before, another connection may have stood in the queue.
+            let since = *self.standing.get_or_insert(now);
             self.longest = self.longest.max(now.saturating_duration_since(since));
         }
     }
@@ -141,7 +143,7 @@ mod tests {
         }
         assert!(stands);
         let waited = watch.look(12 * TICK, 0, || Some(3));
-        assert_eq!((waited.time, waited.connections), (11 * TICK, 3));
+        assert_eq!((waited.time, waited.connections), (10 * TICK, 3));
         // It goes on, and accepts at each tick.
         let mut go_on = |number: u32| {
             let now = start + number * TICK;
@@ -152,7 +154,7 @@ mod tests {
         go_on(13);
         (14..=15).for_each(&mut go_on);
         // Of a thousand that were accepted meanwhile, three waited.
-        let waited = Waited { time: 12 * TICK, connections: 3 };
+        let waited = Waited { time: 11 * TICK, connections: 3 };
         assert_eq!(watch.look(3 * TICK, 1000, || Some(3)), waited);
         for number in 16..=24 {
             let now = start + number * TICK;

@@ -1,8 +1,6 @@
 //! Where servers of http are: at Unix sockets, at all addresses of a host name, and behind a kernel
 //! that holds their replies up.
 
-mod common;
-
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -13,7 +11,7 @@ use std::time::Duration;
 
 use duality_load::{Options, Report, Target, WarningKind, run};
 
-use common::{Received, http, load, options, read_whole, reply, server};
+use crate::common::{Received, http, load, options, read_whole, reply, server};
 
 #[test]
 fn a_server_at_a_unix_socket_is_loaded() {

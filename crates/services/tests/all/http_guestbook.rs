@@ -1,7 +1,5 @@
 //! Tests the guestbook over real sockets, in the block world, with its store in a file.
 
-mod http_client;
-
 use std::{
     fs,
     net::{Shutdown, SocketAddr},
@@ -16,7 +14,7 @@ use duality_services::{
 use rustix::net::{AddressFamily, SocketType};
 use tempfile::TempDir;
 
-use http_client::{Client, Reply, get, get_with, serve_connections};
+use crate::http_client::{Client, Reply, get, get_with, serve_connections};
 
 /// A guestbook with an empty directory of templates.
 struct Server {

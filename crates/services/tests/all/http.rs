@@ -6,8 +6,6 @@
     reason = "the client is a plain blocking program"
 )]
 
-mod http_client;
-
 use std::{
     fs,
     io::Write,
@@ -21,7 +19,7 @@ use duality_runtime::block_on;
 use duality_services::http::{Config, Http, Limits};
 use tempfile::TempDir;
 
-use http_client::{Client, get, get_with, serve, serve_connections};
+use crate::http_client::{Client, get, get_with, serve, serve_connections};
 
 /// The demonstration, with time limits that no test machine reaches.
 fn serve_patiently() -> SocketAddr {

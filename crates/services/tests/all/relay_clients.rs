@@ -6,10 +6,6 @@
     reason = "the client and the upstreams are plain blocking programs"
 )]
 
-mod http_client;
-mod relay_rig;
-mod relay_upstream;
-
 use std::{
     io::{Read, Write},
     net::Shutdown,
@@ -20,9 +16,9 @@ use std::{
 use duality_services::relay::{Config, Limits};
 use rustix::net::sockopt::set_socket_linger;
 
-use http_client::{Client, get};
-use relay_rig::{EVER, SHORT, WORLDS, patient, read_all, relay, relay_with, serve};
-use relay_upstream::Upstream;
+use crate::http_client::{Client, get};
+use crate::relay_rig::{EVER, SHORT, WORLDS, patient, read_all, relay, relay_with, serve};
+use crate::relay_upstream::Upstream;
 
 #[test]
 fn a_client_that_leaves_takes_its_request_along() {

@@ -1,7 +1,5 @@
 //! Loads against tiny servers of `std::net`, which give right or wrong answers as each test asks.
 
-mod common;
-
 use duality_load::{Error, Options, Stop, Target, run};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{http, http_server, load, only_error, options, read_request, reply, server, target};
+use crate::common::{
+    http, http_server, load, only_error, options, read_request, reply, server, target,
+};
 
 #[test]
 fn keep_alive_makes_exactly_n_requests_on_exactly_l_connections() {

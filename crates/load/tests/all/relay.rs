@@ -1,7 +1,5 @@
 //! A relay: loads that take turns, over real sockets.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +7,7 @@ use std::time::Duration;
 
 use duality_load::{Error, Options, Pattern, Relay, Stop};
 
-use common::{http, http_server, read_request, reply, server};
+use crate::common::{http, http_server, read_request, reply, server};
 
 const SLICE: Duration = Duration::from_millis(30);
 

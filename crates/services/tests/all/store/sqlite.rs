@@ -13,8 +13,8 @@ use duality_runtime::block_on;
 use duality_services::store::{LONGEST_REMARK, Location, MOST_REMARKS, Options, Store};
 use tempfile::TempDir;
 
-use crate::contract::{self, remark};
-use crate::worlds::{World, in_every_world};
+use super::contract::{self, remark};
+use super::worlds::{World, in_every_world};
 
 in_every_world! { given:
     what_is_kept_is_found
@@ -174,7 +174,11 @@ fn what_was_acknowledged_survives_a_kill() {
     let keeper = store(&path);
     let writer = |_| {
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "sqlite::what_was_acknowledged_survives_a_kill", "--nocapture"])
+            .args([
+                "--exact",
+                "store::sqlite::what_was_acknowledged_survives_a_kill",
+                "--nocapture",
+            ])
             .env(FILE_OF_WRITER, &path)
             .stdout(Stdio::piped())
             .spawn()

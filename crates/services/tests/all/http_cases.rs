@@ -1,13 +1,11 @@
 //! Tests our http service against the cases of `http_cases.toml`, which describes them.
 
-mod http_client;
-
 use std::{collections::BTreeMap, net::Shutdown};
 
 use duality_services::http::Http;
 use serde::Deserialize;
 
-use http_client::{Client, World, serve_in};
+use crate::http_client::{Client, World, serve_in};
 
 #[derive(Deserialize)]
 struct Group {

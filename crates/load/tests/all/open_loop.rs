@@ -1,7 +1,5 @@
 //! The open loop, and the search for the peak goodput.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -11,7 +9,7 @@ use duality_load::{
     Arrivals, Error, Observer, Options, Pattern, Percentile, Probe, Slo, Stop, peak_goodput, run,
 };
 
-use common::{http, http_server, load, options, reply};
+use crate::common::{http, http_server, load, options, reply};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 

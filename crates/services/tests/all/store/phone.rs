@@ -9,7 +9,7 @@ use duality_services::phone::Phone;
 use duality_services::store::{Location, Options, Store};
 use tempfile::TempDir;
 
-use crate::worlds::{EVER, World, in_every_world};
+use super::worlds::{EVER, World, in_every_world};
 
 in_every_world! { given:
     entries_are_added_and_found

@@ -14,7 +14,7 @@ use duality_services::store::{Location, Options, Store};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::worlds::{EVER, World, in_every_world};
+use super::worlds::{EVER, World, in_every_world};
 
 in_every_world! { given:
     clients_that_leave_a_locked_file_free_their_places

@@ -3,8 +3,6 @@
 
 #![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
 
-mod http_client;
-
 use std::{
     fs,
     io::{ErrorKind, Read, Write},
@@ -15,7 +13,7 @@ use std::{
 use duality_services::http::{Config, Http, Limits};
 use tempfile::TempDir;
 
-use http_client::{Client, World, get, serve_in};
+use crate::http_client::{Client, World, get, serve_in};
 
 /// A time limit that no test reaches on any machine.
 const EVER: Duration = Duration::from_secs(600);

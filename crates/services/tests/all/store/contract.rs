@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use duality_runtime::task;
 use duality_services::store::{Location, Options, Remark, Store, Visit};
 
-use crate::worlds::World;
+use super::worlds::World;
 
 pub(crate) fn remark(guest: &str, text: &str) -> Remark {
     Remark { guest: guest.into(), text: text.into() }

@@ -3,8 +3,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "the client is a plain blocking program")]
 
-mod http_client;
-
 use std::{
     io::Write,
     net::SocketAddr,
@@ -18,7 +16,7 @@ use duality_services::http::{
     status::{self, Status},
 };
 
-use http_client::{Client, World, get, serve_in};
+use crate::http_client::{Client, World, get, serve_in};
 
 const ASKED: &str = "GET /gate HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 

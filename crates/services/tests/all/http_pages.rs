@@ -2,13 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "the client is a plain blocking program")]
 
-mod http_client;
-
 use std::{net::Shutdown, thread, time::Duration};
 
 use duality_services::http::{Answer, Asked, Config, Http, Limits, Offer, Pages, Reply, status};
 
-use http_client::{Client, get, get_with, serve};
+use crate::http_client::{Client, get, get_with, serve};
 
 /// `/note` describes the request, and takes up to 20 bytes that are not "secret". `/shy` is
 /// offered, but then does not answer.

@@ -1,7 +1,5 @@
 //! Loads on a chat: every line must reach every other member, once and in order.
 
-mod common;
-
 use duality_load::{Error, Options, Stop, Target, run};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{load, only_error, options, server};
+use crate::common::{load, only_error, options, server};
 
 /// One line on its way to one member. Members count from 1, in the order in which they came.
 struct Delivery {

@@ -1,7 +1,5 @@
 //! Serial and limited parallelism, seen from the server.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +9,7 @@ use std::time::Duration;
 
 use duality_load::{Arrivals, Error, Options, Pattern, Target, run};
 
-use common::{http, http_server, load, options, reply, server, target};
+use crate::common::{http, http_server, load, options, reply, server, target};
 
 /// Patterns that use connections in order.
 const IN_ORDER: [Pattern; 2] = [Pattern::Serial, Pattern::Limited];

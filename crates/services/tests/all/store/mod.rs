@@ -10,8 +10,6 @@
 
 mod contract;
 mod hostile;
-#[path = "../../../runtime/tests/kept_port/mod.rs"]
-mod kept_port;
 mod leaving;
 mod phone;
 mod redis;

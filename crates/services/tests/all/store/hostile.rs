@@ -12,8 +12,8 @@ use duality_services::store::{
     Channel, Location, Options, RedisCalls, Store, Subscription, Unavailable, Visit,
 };
 
+use super::worlds::{EVER, World, in_every_world};
 use crate::kept_port::KeptPort;
-use crate::worlds::{EVER, World, in_every_world};
 
 in_every_world! { given:
     lies_are_unavailable_and_forgotten

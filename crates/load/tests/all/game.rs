@@ -1,7 +1,5 @@
 //! Loads on a game: two connections hit a ball to and fro, by way of the server.
 
-mod common;
-
 use duality_load::{Error, Options, Target, run};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{load, only_error, options, server, target};
+use crate::common::{load, only_error, options, server, target};
 
 /// A server that pairs its clients. `pass` may put something else in the place of a line, which it
 /// gets with the number of the line over all pairs.

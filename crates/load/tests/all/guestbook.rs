@@ -1,14 +1,12 @@
 //! Loads on a guestbook: pages that count their visitors, and forms that leave a remark.
 
-mod common;
-
 use duality_load::{Options, Page, Target, run};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{load, only_error, options, server};
+use crate::common::{load, only_error, options, server};
 
 /// What came in: the line of the request, and its form.
 struct Request {

@@ -1,8 +1,6 @@
 //! The requests of an http load as its user gives them. Servers keep what they receive, byte for
 //! byte, and give replies of every kind.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -16,7 +14,7 @@ use duality_load::{
     peak_goodput, run,
 };
 
-use common::{
+use crate::common::{
     Received, asking, expecting, http, keeping, load, only_error, options, read_whole, reply,
     script, server,
 };

@@ -1,8 +1,6 @@
 //! Tests when the measured window opens and closes, which requests count in it, and how the report
 //! shows the rest.
 
-mod common;
-
 use duality_load::{Error, Observer, Options, Stop, WarningKind, run};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{http, http_server, load, options, read_request, reply};
+use crate::common::{http, http_server, load, options, read_request, reply};
 
 /// Records the announcements.
 #[derive(Default)]

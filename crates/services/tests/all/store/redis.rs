@@ -13,9 +13,9 @@ use duality_runtime::task;
 use duality_services::store::{Channel, Location, Options, RedisCalls, Store, Subscription, Visit};
 use tempfile::TempDir;
 
-use crate::contract::{self, remark};
+use super::contract::{self, remark};
+use super::worlds::{EVER, World, eventually, in_every_world};
 use crate::kept_port::KeptPort;
-use crate::worlds::{EVER, World, eventually, in_every_world};
 
 in_every_world! { given:
     what_is_kept_is_found

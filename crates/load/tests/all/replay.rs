@@ -1,7 +1,5 @@
 //! A recorded load, replayed on small servers.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -12,7 +10,7 @@ use std::time::{Duration, Instant};
 use duality_load::{At, Cut, Error, Options, Piece, Report, Target, replay_on_all, run};
 use duality_trace::{Class, Connection, Head, Method, Step, Trace};
 
-use common::{http, http_server, read_request, reply, server};
+use crate::common::{http, http_server, read_request, reply, server};
 
 const SECOND: Duration = Duration::from_secs(1);
 

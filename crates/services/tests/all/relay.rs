@@ -8,12 +8,6 @@
     reason = "the client and the upstreams are plain blocking programs"
 )]
 
-mod http_client;
-#[path = "../../runtime/tests/kept_port/mod.rs"]
-mod kept_port;
-mod relay_rig;
-mod relay_upstream;
-
 use std::{
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener},
@@ -23,11 +17,11 @@ use std::{
 
 use duality_services::relay::{Config, Forwarded, Health, Limits, Relay};
 
+use crate::http_client::{Client, get, serve_connections_in};
+use crate::kept_port::KeptPort;
+use crate::relay_rig::{SHORT, WORLDS, exchange, patient, read_all, relay, relay_with, serve};
+use crate::relay_upstream::Upstream;
 use duality_kit::{Case, Kind};
-use http_client::{Client, get, serve_connections_in};
-use kept_port::KeptPort;
-use relay_rig::{SHORT, WORLDS, exchange, patient, read_all, relay, relay_with, serve};
-use relay_upstream::Upstream;
 
 #[test]
 fn fields_of_the_connection_end_and_those_of_the_relay_are_added() {

@@ -1,7 +1,5 @@
 //! Loads on services with requests and replies that are lines: quote and phone.
 
-mod common;
-
 use duality_load::{Options, Target, run};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{load, only_error, options, server, target};
+use crate::common::{load, only_error, options, server, target};
 
 /// A server that answers each line with what `answer` makes of it and of its number over all
 /// connections. The connection ends after an answer without a line end.

@@ -4,8 +4,6 @@
 //! The first connection to a server is the client's probe and the second the crowd's; then come the
 //! members, and then the measured connections.
 
-mod common;
-
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +15,7 @@ use std::time::Duration;
 
 use duality_load::{Crowd, Fate, Options, Report, Sources, Stop, Target, run};
 
-use common::{http, http_server, load, options, read_request, reply, server};
+use crate::common::{http, http_server, load, options, read_request, reply, server};
 
 /// The connection of the first member.
 const FIRST: u64 = 2;
