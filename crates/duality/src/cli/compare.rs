@@ -20,7 +20,7 @@ use duality_lab::tell::{data, report};
 use duality_runtime::log;
 
 use super::binary::{Binary, BinaryFlags, Words};
-use super::replay::ReplayFlags;
+use super::flags::replay::ReplayFlags;
 use super::{
     ClientFlags, ConstraintFlags, Failure, HostFlags, SetupFlags, Tuning, experiment, explain,
     flag, for_terminal, heading, load, prices, print,

@@ -15,7 +15,8 @@ use duality_poller::Kind;
 use duality_services::store::Location;
 use duality_services::{Setting, Setup, http, relay};
 
-use super::{Tuning, tls};
+use super::Tuning;
+use super::flags::tls;
 use crate::catalogue::{Catalogue, Listed};
 use crate::setup;
 

@@ -1,18 +1,15 @@
 //! The command line. Standard output carries results, and standard error carries progress and
 //! errors. Exit code 2 means misuse, 1 means failure.
 
-mod address;
 mod agent;
 mod binary;
 mod capacity;
 mod cc;
-mod clients;
 mod compare;
-mod constraints;
 mod experiment;
 mod explain;
+mod flags;
 mod graph;
-mod hosts;
 mod injection;
 mod list;
 mod load;
@@ -23,20 +20,14 @@ mod privileges;
 mod question;
 mod record;
 mod regimes;
-mod relaying;
-mod replay;
 mod report;
 mod run;
 mod runs;
 mod serve;
-mod setup;
 mod shell;
 mod signals;
-mod tls;
 mod trace;
 mod trial;
-mod tuning;
-mod visibility;
 mod what_ifs;
 
 use std::io::{self, IsTerminal, Write};
@@ -46,11 +37,8 @@ use std::thread;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use clients::ClientFlags;
-use constraints::ConstraintFlags;
-use hosts::HostFlags;
-use setup::SetupFlags;
-pub(crate) use tuning::Tuning;
+pub(crate) use flags::Tuning;
+use flags::{ClientFlags, ConstraintFlags, HostFlags, SetupFlags, heading};
 
 use duality_architectures::common::children;
 use duality_lab::tell::folded;
@@ -61,22 +49,6 @@ use crate::Service;
 use crate::catalogue::Catalogue;
 pub use crate::failure::Failure;
 pub(crate) use crate::failure::flag;
-
-/// Headings of `--help`, after the options for a first try.
-mod heading {
-    pub(super) const BINARY: &str = "A server of your own";
-    pub(super) const CHECKS: &str = "What is correct, and when to fail";
-    pub(super) const CLIENTS: &str = "Clients";
-    pub(super) const HOSTS: &str = "Hosts";
-    pub(super) const MEASURING: &str = "Measuring";
-    pub(super) const REQUESTS: &str = "Requests of http";
-    pub(super) const SERVICE: &str = "Service";
-    pub(super) const SERVER: &str = "Server";
-    pub(super) const LIMITS: &str = "Limits of the server";
-    pub(super) const INJECTION: &str = "Load without TCP";
-    pub(super) const VISIBILITY: &str = "What the server shows";
-    pub(super) const RECOMMENDATION: &str = "Recommendation";
-}
 
 /// Run one network service under every server architecture, and measure which is best.
 #[derive(Parser)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use duality_lab::ask::settings::parse_duration;
 use duality_runtime::log;
 
+use super::flags::tuning::parse_size;
 use super::signals::parse_signal;
-use super::tuning::parse_size;
 use super::{Failure, print};
 use crate::run::{self, Poller, Program, Settings, Verdict};
 

@@ -15,12 +15,12 @@ use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::address::listen_address;
+use super::flags::address::listen_address;
+use super::flags::relaying::{self, RelayingFlags};
+use super::flags::tls::TlsFlags;
+use super::flags::visibility::Visibility;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
-use super::relaying::{self, RelayingFlags};
-use super::tls::TlsFlags;
-use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::{Catalogue, Listed};
 use crate::control::Control;

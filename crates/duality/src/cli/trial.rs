@@ -19,7 +19,7 @@ use duality_runtime::net::{Choice, ListenerGroup, number_of_listen_fds};
 use duality_services::store::Location;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::address::listen_address;
+use super::flags::address::listen_address;
 use super::{Failure, SetupFlags, Tuning, flag, heading, load, print, serve};
 use crate::catalogue::{Catalogue, Listed};
 use crate::setup;

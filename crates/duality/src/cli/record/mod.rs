@@ -13,7 +13,7 @@ use duality_runtime::log;
 use duality_trace::Trace;
 use duality_trace::recorder::Recorder;
 
-use super::address::listen_address;
+use super::flags::address::listen_address;
 use super::load::on_interrupt;
 use super::trace::save;
 use super::{Failure, print};

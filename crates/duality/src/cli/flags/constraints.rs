@@ -8,7 +8,7 @@ use duality_load::Slo;
 use super::heading;
 
 #[derive(clap::Args)]
-pub(super) struct ConstraintFlags {
+pub(in crate::cli) struct ConstraintFlags {
     /// Recommend only architectures that keep this latency, such as p99=5ms; may be given several
     /// times
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = kept_slo, help_heading = heading::RECOMMENDATION)]
@@ -26,12 +26,12 @@ pub(super) struct ConstraintFlags {
 
 impl ConstraintFlags {
     /// The subject that runs today, if the flags name it.
-    pub(super) fn current(&self) -> Option<&str> {
+    pub(in crate::cli) fn current(&self) -> Option<&str> {
         self.current.as_deref()
     }
 
     /// These flags in the form of a command line, each after a space.
-    pub(super) fn typed(&self) -> String {
+    pub(in crate::cli) fn typed(&self) -> String {
         let slos = self.slo.iter().map(|slo| format!(" --slo {slo}"));
         let memory = self.memory.map(|bytes| format!(" --memory {bytes}"));
         let current = self.current.as_deref().map(|name| format!(" --current {}", in_shell(name)));
@@ -39,7 +39,7 @@ impl ConstraintFlags {
     }
 
     /// The limits of the flags, if there are any.
-    pub(super) fn constraints(&self) -> Option<Constraints> {
+    pub(in crate::cli) fn constraints(&self) -> Option<Constraints> {
         let constraints = Constraints { slo: self.slo.clone(), memory: self.memory };
         (!constraints.is_empty()).then_some(constraints)
     }

@@ -31,12 +31,12 @@ macro_rules! flags {
         #[command(next_help_heading = heading::SERVER)]
         pub(crate) struct Tuning {
             $($(#[$about])* $option: Option<$type>,)*
-            $($(#[$about_limit])* pub(super) $limit: Option<$limit_type>,)*
+            $($(#[$about_limit])* pub(in crate::cli) $limit: Option<$limit_type>,)*
         }
 
         impl Tuning {
             /// These flags. A flag that is absent here is taken from `other`.
-            pub(super) fn or(self, other: Self) -> Self {
+            pub(in crate::cli) fn or(self, other: Self) -> Self {
                 Self {
                     $($option: self.$option.or(other.$option),)*
                     $($limit: self.$limit.or(other.$limit),)*
@@ -44,14 +44,14 @@ macro_rules! flags {
             }
 
             /// The flags that were given, as arguments.
-            pub(super) fn given(self) -> Vec<String> {
+            pub(in crate::cli) fn given(self) -> Vec<String> {
                 let mut given = Vec::new();
                 $(given.extend(self.$option.map(|value| argument(stringify!($option), value)));)*
                 $(given.extend(self.$limit.map(|value| argument(stringify!($limit), value)));)*
                 given
             }
 
-            pub(super) fn options(self) -> Options {
+            pub(in crate::cli) fn options(self) -> Options {
                 let mut options = Options::default();
                 $(if let Some(value) = self.$option {
                     options.$option = value.into();
@@ -61,7 +61,7 @@ macro_rules! flags {
 
             /// The arguments for a server that is started as a child process, defaults included.
             /// All servers of an experiment get the same values, and its record shows them.
-            pub(super) fn to_arguments(self) -> Vec<String> {
+            pub(in crate::cli) fn to_arguments(self) -> Vec<String> {
                 let $default = Options::default();
                 let (mut always, mut where_said) = (Vec::new(), Vec::new());
                 $(
@@ -308,18 +308,18 @@ impl Tuning {
     /// # Errors
     ///
     /// The error names the mistake in one line.
-    pub(super) fn parse(arguments: &[String]) -> Result<Self, String> {
+    pub(in crate::cli) fn parse(arguments: &[String]) -> Result<Self, String> {
         let command =
             Self::augment_args(Command::new("serve").no_binary_name(true)).args_override_self(true);
         let matches = command
             .disable_help_flag(true)
             .try_get_matches_from(arguments)
-            .map_err(|error| super::in_one_line(&error))?;
-        Self::from_arg_matches(&matches).map_err(|error| super::in_one_line(&error))
+            .map_err(|error| crate::cli::in_one_line(&error))?;
+        Self::from_arg_matches(&matches).map_err(|error| crate::cli::in_one_line(&error))
     }
 
     /// These flags, with the service's own defaults for those that are absent.
-    pub(super) fn suited_to(self, service: &Listed) -> Self {
+    pub(in crate::cli) fn suited_to(self, service: &Listed) -> Self {
         Self { stack_size: self.stack_size.or(service.stack_size), ..self }
     }
 
@@ -328,7 +328,7 @@ impl Tuning {
     /// # Errors
     ///
     /// If the stacks would be too small for it.
-    pub(super) fn check(self, service: &Listed) -> Result<(), Misfit> {
+    pub(in crate::cli) fn check(self, service: &Listed) -> Result<(), Misfit> {
         let (given, least) = (self.options().stack_size, service.stack);
         if given >= least {
             return Ok(());
@@ -360,7 +360,7 @@ fn parse_address_space(text: &str) -> Result<u64, String> {
 }
 
 /// Bytes of a stack.
-pub(super) fn parse_size(text: &str) -> Result<usize, String> {
+pub(in crate::cli) fn parse_size(text: &str) -> Result<usize, String> {
     parse_bytes(text)
         .ok()
         .filter(|bytes| (16 << 10..=1 << 30).contains(bytes))

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 /// The address in `ADDRESS:PORT`, in which the address may be a name. Without an address, it is
 /// 127.0.0.1.
-pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+pub(in crate::cli) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());

@@ -6,8 +6,9 @@ use std::time::Duration;
 use duality_architectures::Served;
 use duality_lab::units::parse_duration;
 
-use super::{Failure, heading};
+use super::heading;
 use crate::catalogue::{Catalogue, Listed};
+use crate::cli::Failure;
 
 /// The least stack of a connection with TLS: a handshake computes on it under threads and pools.
 const STACK: usize = 64 << 10;
@@ -17,7 +18,7 @@ const STACK: usize = 64 << 10;
 /// # Errors
 ///
 /// The reason why the service cannot be served with TLS, and the remedy.
-pub(super) fn require(listed: &mut Listed) -> Result<(), String> {
+pub(in crate::cli) fn require(listed: &mut Listed) -> Result<(), String> {
     if !listed.tls {
         return Err(format!(
             "{} reads and writes at once, which TLS cannot here: leave it out",
@@ -30,7 +31,7 @@ pub(super) fn require(listed: &mut Listed) -> Result<(), String> {
 }
 
 #[derive(clap::Args)]
-pub(super) struct TlsFlags {
+pub(in crate::cli) struct TlsFlags {
     /// Serve with TLS 1.2 and 1.3: the certificate, followed by those of its authorities (PEM)
     ///
     /// SIGHUP reads both files again.
@@ -53,7 +54,7 @@ fn handshake_time(text: &str) -> Result<Duration, String> {
 
 impl TlsFlags {
     /// Refuses services that cannot be served so, and asks for what TLS needs.
-    pub(super) fn check(&self, listed: &mut Listed) -> Result<(), Failure> {
+    pub(in crate::cli) fn check(&self, listed: &mut Listed) -> Result<(), Failure> {
         match self.tls_cert {
             None => Ok(()),
             Some(_) => {
@@ -64,7 +65,7 @@ impl TlsFlags {
 
     /// The service, with a handshake before each connection where the flags ask for it.
     #[cfg(feature = "rustls")]
-    pub(super) fn put_before(
+    pub(in crate::cli) fn put_before(
         &self,
         catalogue: &Catalogue,
         service: Served,
@@ -90,7 +91,11 @@ impl TlsFlags {
     }
 
     #[cfg(not(feature = "rustls"))]
-    pub(super) fn put_before(&self, _: &Catalogue, service: Served) -> Result<Served, Failure> {
+    pub(in crate::cli) fn put_before(
+        &self,
+        _: &Catalogue,
+        service: Served,
+    ) -> Result<Served, Failure> {
         match self.tls_cert.is_some() && self.tls_key.is_some() {
             true => Err(Failure::misuse(
                 "--tls-cert: built without TLS: build with `--features rustls`".to_owned(),

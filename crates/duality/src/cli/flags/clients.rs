@@ -11,7 +11,7 @@ use duality_load::Pattern;
 use super::heading;
 
 #[derive(clap::Args)]
-pub(super) struct ClientFlags {
+pub(in crate::cli) struct ClientFlags {
     /// Behaviour of the clients [default: closed, or open if there is a rate]
     #[arg(long, value_parser = patterns(), help_heading = heading::CLIENTS)]
     pattern: Option<String>,
@@ -54,7 +54,7 @@ pub(super) struct ClientFlags {
 
 impl ClientFlags {
     /// The settings that these flags ask for.
-    pub(super) fn settings(&self) -> Settings {
+    pub(in crate::cli) fn settings(&self) -> Settings {
         Settings {
             pattern: self.pattern.clone(),
             rate: self.rate,

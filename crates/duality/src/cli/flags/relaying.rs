@@ -16,7 +16,7 @@ use super::heading;
 use crate::failure::Failure;
 
 #[derive(Args)]
-pub(super) struct RelayingFlags {
+pub(in crate::cli) struct RelayingFlags {
     /// How long a request's head may take, from its first byte on [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = positive, help_heading = heading::LIMITS)]
     head_time: Option<Duration>,
@@ -59,7 +59,7 @@ pub(super) struct RelayingFlags {
 
 impl RelayingFlags {
     /// Adds the values of these flags.
-    pub(super) fn put_into(&self, setup: Setup) -> Setup {
+    pub(in crate::cli) fn put_into(&self, setup: Setup) -> Setup {
         let times = Times {
             head: self.head_time,
             body: self.body_time,
@@ -81,7 +81,7 @@ impl RelayingFlags {
 
 /// Starts a thread for each relay with upstreams to look at. Call this before processes are forked:
 /// they share what the thread finds out.
-pub(super) fn start_health_checks() -> Result<(), Failure> {
+pub(in crate::cli) fn start_health_checks() -> Result<(), Failure> {
     for relay in relay::checks() {
         children::helper();
         let thread = thread::Builder::new().name("health".into());

@@ -17,7 +17,7 @@ use crate::watch::{AccessLog, GraphFile, RecordsFile, Settings, Subject};
 /// SIGUSR1 lists every task, whatever these flags say.
 #[derive(Args)]
 #[command(next_help_heading = heading::VISIBILITY)]
-pub(super) struct Visibility {
+pub(in crate::cli) struct Visibility {
     /// Serve metrics in Prometheus's text format at this address, under /metrics, and the server's
     /// health under /healthz
     ///
@@ -62,10 +62,10 @@ pub(super) struct Visibility {
 
 impl Visibility {
     /// The flags that the counters of a foreign runtime's kernel threads can answer.
-    pub(super) const OF_COUNTERS: [&str; 2] = ["--metrics", "--stats"];
+    pub(in crate::cli) const OF_COUNTERS: [&str; 2] = ["--metrics", "--stats"];
 
     /// The given flags that ask about tasks.
-    pub(super) fn flags(&self) -> impl Iterator<Item = &'static str> {
+    pub(in crate::cli) fn flags(&self) -> impl Iterator<Item = &'static str> {
         let said = [
             ("--metrics", self.metrics.is_some()),
             ("--access-log", self.access_log.is_some()),
@@ -79,7 +79,7 @@ impl Visibility {
     }
 
     /// Starts to serve metrics, if the flags ask for them.
-    pub(super) fn start_metrics(
+    pub(in crate::cli) fn start_metrics(
         &self,
         subject: &Subject,
         forks: bool,
@@ -87,16 +87,16 @@ impl Visibility {
         self.metrics.map(|address| Metrics::start(address, subject, forks)).transpose()
     }
 
-    pub(super) fn access_log(&self) -> Option<&Path> {
+    pub(in crate::cli) fn access_log(&self) -> Option<&Path> {
         self.access_log.as_deref()
     }
 
     /// Opens the access log, if a flag asks for one.
-    pub(super) fn open_access_log(&self) -> Result<Option<AccessLog>, Failure> {
+    pub(in crate::cli) fn open_access_log(&self) -> Result<Option<AccessLog>, Failure> {
         self.access_log().map(AccessLog::open).transpose().map_err(Failure::failed)
     }
 
-    pub(super) fn settings(&self) -> Settings {
+    pub(in crate::cli) fn settings(&self) -> Settings {
         Settings {
             stats: self.stats.clone(),
             stats_every: self.stats_every,

@@ -45,7 +45,7 @@ pub(crate) struct SetupFlags {
 
 impl SetupFlags {
     /// The setup that the flags give, without the store.
-    pub(super) fn setup(&self) -> Setup {
+    pub(in crate::cli) fn setup(&self) -> Setup {
         let Self { root, templates, redis_calls, data, data_size, read_size, upstream } =
             self.clone();
         Setup {
@@ -61,7 +61,7 @@ impl SetupFlags {
     }
 
     /// Adds the values of these flags to the settings of an experiment.
-    pub(super) fn put_into(&self, settings: &mut Settings) {
+    pub(in crate::cli) fn put_into(&self, settings: &mut Settings) {
         settings.root.clone_from(&self.root);
         settings.templates.clone_from(&self.templates);
         settings.redis_calls = self.redis_calls.map(|calls| calls.name().to_owned());

@@ -7,7 +7,7 @@ use duality_lab::ask::settings::{Settings, parse_bytes};
 use super::heading;
 
 #[derive(clap::Args)]
-pub(super) struct ReplayFlags {
+pub(in crate::cli) struct ReplayFlags {
     /// Your load: a recording, which all servers replay at once (docs/replay.md)
     ///
     /// `duality trace from` makes a recording from an access log. The answer says which
@@ -37,12 +37,12 @@ pub(super) struct ReplayFlags {
     /// Five experiments then share the time. The last lines say what each of them answers
     /// (docs/replay.md).
     #[arg(long, requires = "load_from", conflicts_with_all = ["bunch", "client_rate", "binary"], help_heading = heading::CLIENTS)]
-    pub(super) what_ifs: bool,
+    pub(in crate::cli) what_ifs: bool,
 }
 
 impl ReplayFlags {
     /// Adds what the flags say to `settings`.
-    pub(super) fn put_into(&self, settings: &mut Settings) {
+    pub(in crate::cli) fn put_into(&self, settings: &mut Settings) {
         settings.trace.clone_from(&self.load_from);
         settings.users.clone_from(&self.users);
         settings.speed = self.speed;

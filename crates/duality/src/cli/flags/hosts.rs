@@ -5,7 +5,7 @@ use duality_lab::ask::settings::Settings;
 use super::heading;
 
 #[derive(clap::Args)]
-pub(super) struct HostFlags {
+pub(in crate::cli) struct HostFlags {
     /// A host of a role, such as server=web1 or load=gen1@10.0.0.7; once for each (docs/hosts.md)
     ///
     /// Roles are server, balancer, store and load. Several servers need a balancer, and several
@@ -30,7 +30,7 @@ pub(super) struct HostFlags {
 
 impl HostFlags {
     /// Adds the values of the flags to `settings`.
-    pub(super) fn put_into(&self, settings: &mut Settings) {
+    pub(in crate::cli) fn put_into(&self, settings: &mut Settings) {
         settings.hosts.clone_from(&self.host);
         settings.launcher.clone_from(&self.launcher);
         settings.host_program.clone_from(&self.host_program);
