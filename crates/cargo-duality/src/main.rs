@@ -20,7 +20,7 @@ mod report;
 mod scan;
 /// The checker of schemas/, which the command `duality` tests its own output with.
 #[cfg(test)]
-#[path = "../../duality/tests/schema/mod.rs"]
+#[path = "../../duality/tests/all/schema/mod.rs"]
 mod schema;
 mod tree;
 

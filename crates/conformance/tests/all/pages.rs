@@ -85,7 +85,7 @@ fn the_commands_of_the_page_on_traces_work() {
         reader.types(command);
     }
     assert!(reader.folder.path().join("my.html").is_file());
-    // Without a client there is nothing to record. crates/duality/tests/trace.rs has clients.
+    // Without a client there is nothing to record. crates/duality/tests/all/trace.rs has clients.
     for record in records {
         let words = record.replace(&written("0.0.0.0"), "127.0.0.1:0").replace("eth0", "lo");
         let output = reader.shell(&format!("{words} --duration 50ms")).output().unwrap();

@@ -1,8 +1,6 @@
 //! The JSON that scripts read fits the schemas in `schemas/`: kept results of every version, and
 //! today's output of the commands. `kept_runs.rs` checks the summaries of all kept runs.
 
-mod schema;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use schema::{check, schema};
+use crate::schema::{check, schema};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -5,8 +5,6 @@
 //! An answer may change when the method does. Then look at each difference, and write the file
 //! anew: `DUALITY_BLESS=1 cargo test -p duality --test kept_runs`.
 
-mod schema;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -14,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+
+use crate::schema::{check, schema};
 
 fn runs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs")
@@ -47,7 +47,7 @@ fn answer(run: &Path, pages: &Path) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", run.display());
     let data: Value = serde_json::from_slice(&output.stdout).unwrap();
-    schema::check(&schema::schema("summary"), &data)
+    check(&schema("summary"), &data)
         .unwrap_or_else(|problem| panic!("{}: {problem}", run.display()));
     let sentences = &data["recommendation"]["sentences"];
     sentences[0].as_str().unwrap_or_else(|| panic!("{}: no answer", run.display())).to_owned()

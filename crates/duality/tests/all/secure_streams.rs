@@ -1,17 +1,15 @@
 //! TLS in a service of the user's own (`duality::net::tls`), under every architecture.
 
-mod tls_client;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::tls_client::{LIMIT, connect, connect_tls, make_certificate};
 use duality::net::tls::{Acceptor, Connector, HANDSHAKE_TIME, Trust};
 use duality::{Service, block_on, fs};
 use rustls::version::{TLS12, TLS13};
-use tls_client::{LIMIT, connect, connect_tls, make_certificate};
 
 /// The bytes of the file that follow the echoed ones.
 const FILE: usize = 200_000;

@@ -2,9 +2,6 @@
 //! formats, and read back by `duality trace from`. Servers that are not installed are printed as
 //! skipped.
 
-#[path = "../../runtime/tests/kept_port/mod.rs"]
-mod kept_port;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kept_port::KeptPort;
+use crate::kept_port::KeptPort;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -1,8 +1,6 @@
 //! `duality serve --tls-cert`: every architecture serves the same bytes by TLS, and clients that
 //! break the protocol harm nothing. The client is rustls over the streams of `std`.
 
-mod tls_client;
-
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,11 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
+use crate::tls_client::{LIMIT, Tls, connect, connect_tls, make_certificate};
 use duality_lab::record::{Cell, Outcome, results};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 use tempfile::TempDir;
-use tls_client::{LIMIT, Tls, connect, connect_tls, make_certificate};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_duality");
 

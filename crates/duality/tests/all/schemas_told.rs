@@ -1,8 +1,6 @@
 //! The JSON of models, unit costs and trials is as `schemas/` says. The model is of a kept run. The
 //! events of trials are all that there are.
 
-mod schema;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +12,7 @@ use duality_lab::trial::event::{
 };
 use serde_json::{Value, json};
 
-use schema::{check, schema};
+use crate::schema::{check, schema};
 
 fn fits(name: &str, value: &Value) {
     check(&schema(name), value).unwrap_or_else(|problem| panic!("{name}: {problem}"));
