@@ -2,7 +2,7 @@
 """Runs the Linux Test Project's system-call tests, or gVisor's, natively and by `duality run`.
 
     scripts/foreign_suites.py ltp FOLDER [--worlds one,two,ring] [--filter RE] [--native FILE]
-    scripts/foreign_suites.py gvisor FOLDER
+    scripts/foreign_suites.py gvisor FOLDER [--options --assertions]
 
 FOLDER holds the suite as its user has built it. For ltp, it is LTP's source tree, with the programs
 of testcases/kernel/syscalls in place; the commands are those of runtest/syscalls and
@@ -111,6 +111,7 @@ def main():
     parser.add_argument("--filter", default="", metavar="RE")
     parser.add_argument("--skip", default="^$", metavar="RE")
     parser.add_argument("--duality", default=os.path.abspath("target/release/duality"))
+    parser.add_argument("--options", default="", help="more of `duality run`, such as --assertions")
     parser.add_argument("--native", metavar="FILE", help="native results, kept and read")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=30, help="seconds for a command")
@@ -133,7 +134,7 @@ def main():
         is_known = lambda name: any(
             world in worlds and fnmatch.fnmatchcase(name, pattern) for pattern, worlds in expected
         )
-        engine = f"{asked.duality} run {WORLDS[world]}"
+        engine = f"{asked.duality} run {WORLDS[world]} {asked.options}"
         counts = collections.Counter()
         with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
             jobs = pool.map(lambda command: compare(command, engine, asked), passing)

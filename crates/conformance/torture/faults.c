@@ -75,8 +75,10 @@ static void compute_in_handler(int number) {
     while (now_ms() - start < 60) computed++;
 }
 
+/* Thread-local storage lies just above the stack of its thread. */
+static _Thread_local char place[16 << 10];
+
 static void *on_small_stack(void *argument) {
-    static _Thread_local char place[16 << 10];
     size_t size = sysconf(_SC_MINSIGSTKSZ) + 2048;
     stack_t stack = {.ss_sp = place + sizeof place - size, .ss_size = size};
     memset(place, 7, sizeof place - size);
@@ -97,6 +99,29 @@ TEST(handlers_compute_on_tiny_stacks) {
     CHECK(!sigaction(SIGUSR1, &action, NULL));
     for (int index = 0; index < 4; index++) threads[index] = start(on_small_stack, NULL);
     for (int index = 0; index < 4; index++) CHECK(join(threads[index]) == 0);
+    return 0;
+}
+
+static volatile uintptr_t handler_at;
+
+static void note_place(int number) {
+    handler_at = (uintptr_t)&number;
+}
+
+static void *beside_alternate_stack(void *argument) {
+    stack_t stack = {.ss_sp = place, .ss_size = sizeof place};
+    if (sigaltstack(&stack, NULL)) return (void *)1;
+    pthread_kill(pthread_self(), SIGUSR1);
+    uintptr_t low = (uintptr_t)place;
+    if (handler_at < low || handler_at >= low + sizeof place) return (void *)2;
+    return argument;
+}
+
+/* A handler begins on its alternate stack, however near to the thread's own stack that is. */
+TEST(handlers_begin_on_an_alternate_stack_nearby) {
+    struct sigaction action = {.sa_handler = note_place, .sa_flags = SA_ONSTACK};
+    CHECK(!sigaction(SIGUSR1, &action, NULL));
+    CHECK(join(start(beside_alternate_stack, NULL)) == 0);
     return 0;
 }
 

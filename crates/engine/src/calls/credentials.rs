@@ -63,8 +63,9 @@ pub(crate) fn credentials(frame: &mut Frame) -> isize {
     drop(locked);
     let result = frame.pass();
     if !failed(result) {
-        helpers::retire();
         every_worker::everywhere(frame.number(), frame.arguments());
+        // Before this, another worker may have started a helper that has its old user.
+        helpers::retire();
     }
     let mut locked = lock();
     let broadcast = BROADCAST.of(&mut locked);

@@ -3,6 +3,8 @@
 //! Waiters stand in buckets by address. For a word in memory that other processes may share, the
 //! kernel does the work. Helpers make the waits, and the engine passes the wakes on.
 
+use core::mem;
+use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{
@@ -13,6 +15,7 @@ use libc::{
 
 use crate::calls::shared_memory;
 use crate::entry::frame::Frame;
+use crate::kernel::assertions::{LONGEST_WALK, check};
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
 use crate::kernel::lock::{Guarded, Held, Locked, Setting, lock};
 use crate::kernel::sys::{
@@ -52,14 +55,41 @@ pub(crate) fn insert(locked: &mut Locked, waiter: WaiterRef, key: usize, bits: u
     let (bucket, held) = bucket_of(locked, key);
     waiter.futex_key.set(held, key);
     waiter.futex_bits.set(held, bits);
-    waiter.futex_queued.set(held, true);
+    let before = waiter.futex_queued.replace(held, true);
+    assert!(!before, "a waiter waits for two words");
     waiter.futex_next.set(held, None);
     waiter.futex_previous.set(held, bucket.last);
     match bucket.last {
-        Some(last) => last.futex_next.set(held, Some(waiter)),
-        None => bucket.first = Some(waiter),
+        Some(last) => {
+            let next = last.futex_next.replace(held, Some(waiter));
+            assert!(next.is_none(), "a bucket goes on after its end");
+        }
+        None => {
+            let first = bucket.first.replace(waiter);
+            assert!(first.is_none(), "a bucket has a beginning and no end");
+        }
     }
     bucket.last = Some(waiter);
+    check!(bucket.is_whole(held), "a bucket is broken after a waiter came");
+}
+
+impl Bucket {
+    /// The list leads back as it leads on, and each waiter in it says so.
+    fn is_whole(&self, held: Held<'_>) -> bool {
+        let (mut previous, mut at) = (None::<WaiterRef>, self.first);
+        for _ in 0..LONGEST_WALK {
+            let Some(waiter) = at else {
+                return self.last.map(ptr::from_ref) == previous.map(ptr::from_ref);
+            };
+            let back = waiter.futex_previous.get(held);
+            let leads_back = back.map(ptr::from_ref) == previous.map(ptr::from_ref);
+            if !leads_back || !waiter.futex_queued.get(held) {
+                return false;
+            }
+            (previous, at) = (at, waiter.futex_next.get(held));
+        }
+        true
+    }
 }
 
 /// Takes a waiter out of its bucket, if it is in one.
@@ -71,14 +101,18 @@ pub(crate) fn remove(locked: &mut Locked, waiter: WaiterRef) {
     let key = waiter.futex_key.get(held);
     let (bucket, held) = bucket_of(locked, key);
     let (previous, next) = (waiter.futex_previous.get(held), waiter.futex_next.get(held));
-    match previous {
-        Some(previous) => previous.futex_next.set(held, next),
-        None => bucket.first = next,
+    let forward = match previous {
+        Some(previous) => previous.futex_next.replace(held, next),
+        None => mem::replace(&mut bucket.first, next),
+    };
+    let backward = match next {
+        Some(next) => next.futex_previous.replace(held, previous),
+        None => mem::replace(&mut bucket.last, previous),
+    };
+    for neighbour in [forward, backward] {
+        assert!(neighbour.is_some_and(|it| it.is(waiter)), "a waiter is not in its bucket");
     }
-    match next {
-        Some(next) => next.futex_previous.set(held, previous),
-        None => bucket.last = previous,
-    }
+    check!(bucket.is_whole(held), "a bucket is broken after a waiter went");
 }
 
 /// The first waiter at `key`.
@@ -243,6 +277,7 @@ fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
     thread.waits_for.set(word);
     insert(&mut locked, thread, key_of(word, operation), bits);
     let reason = park(&mut locked, deadline);
+    assert!(thread.waits_for.get() == word, "a thread goes on from another word's wait");
     // If a wake comes together with a signal or the deadline, the wake counts.
     let woken = !thread.futex_queued.get(locked.held());
     remove(&mut locked, thread);
@@ -405,6 +440,7 @@ fn hand_on(locked: &mut Locked, key: usize, flags: u32) -> Result<(), isize> {
         return Ok(());
     };
     remove(locked, heir);
+    assert!(heir.home().is_none(), "a task inherits a lock of threads");
     let more = first_at(locked, key).is_some();
     let waiters = if more { FUTEX_WAITERS } else { 0 };
     user::write(key, &(thread::of(heir).id.get() as u32 | waiters | flags))?;

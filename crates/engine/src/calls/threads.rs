@@ -96,8 +96,8 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
         option if OF_CREDENTIALS.contains(&option) => {
             let result = frame.pass();
             if !failed(result) {
-                helpers::retire();
                 every_worker::everywhere(frame.number(), frame.arguments());
+                helpers::retire();
             }
             result
         }

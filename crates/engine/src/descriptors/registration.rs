@@ -10,7 +10,7 @@ use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::Locked;
 use crate::kernel::sys::{self, error, failed, sys};
 use crate::schedule::scheduler::park;
-use crate::schedule::waiter::Reason;
+use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::{current, waiter};
 
 impl Descriptor {
@@ -92,6 +92,8 @@ impl Descriptor {
             Reason::Suspended => self.keep_task(side),
             Reason::Woken | Reason::TimedOut | Reason::Interrupted => side.remove(locked, waiter),
         }
+        let waits = waiter.state.get(locked.held()) == State::Parked;
+        assert!(waits == (reason == Reason::Suspended), "a call goes on before its wait is over");
         reason
     }
 

@@ -323,7 +323,8 @@ impl Descriptor {
             sys!(SYS_sched_yield);
         }
         let result = call();
-        self.busy.store(false, Ordering::Release);
+        let was_busy = self.busy.swap(false, Ordering::Release);
+        assert!(was_busy, "two workers made a call that one may make at a time");
         result
     }
 

@@ -37,6 +37,7 @@ pub(crate) fn ended(locked: &mut Locked, request: usize, result: i32) {
     // until `done` is set. Each request has one completion.
     let request = unsafe { &*(request as *const Request) };
     let thread = request.thread;
+    assert!(!request.is_done(), "a request has two completions");
     request.result.set(result);
     request.done.store(true, Ordering::Release);
     wake(locked, thread, Reason::Woken);

@@ -1,11 +1,13 @@
 //! The settings of `duality run` for the engine, in one environment variable that the program does
 //! not see.
 //!
-//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:cache=/…:`
-//! `preload=…` and `LD_PRELOAD`. The last item is the value that `LD_PRELOAD` had before.
+//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:`
+//! `assertions=0:cache=/…:preload=…` and `LD_PRELOAD`. The last item is the value that `LD_PRELOAD`
+//! had before.
 
 use alloc::vec::Vec;
 
+use crate::kernel::assertions;
 use crate::kernel::lock::Setting;
 use crate::kernel::lock_counts;
 use crate::kernel::sys::{failed, sys};
@@ -88,6 +90,7 @@ pub(crate) fn read(settings: &[u8]) -> &[u8] {
                     lock_counts::switch_on();
                 }
             }
+            b"assertions" if number != 0 => assertions::switch_on(),
             b"children" => CHILDREN.set(number != 0),
             b"signal" => DUMP_SIGNAL.set(number as i32),
             b"stall" => STALL.set(number),

@@ -11,7 +11,7 @@ use crate::entry::patching;
 use crate::entry::settings;
 use crate::entry::table;
 use crate::kernel::clock;
-use crate::kernel::lock::lock;
+use crate::kernel::lock::{self, lock};
 use crate::kernel::sys::{self, sys};
 use crate::schedule::more_workers;
 use crate::schedule::thread::{MAIN, THREADS};
@@ -90,6 +90,7 @@ fn begin(vdso: usize, capabilities: usize, stack_high: usize) {
     }
     clock::find(vdso);
     FIRST.adopt();
+    lock::know_workers();
     set_in_engine(true);
     MAIN.set_stack(stack_high.saturating_sub(longest_stack())..stack_high);
     let ready = prepare();

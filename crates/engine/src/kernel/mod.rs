@@ -4,12 +4,13 @@
 //!   sys: raw system calls     user: the program's memory     clock: the vDSO's time
 //!   lock: the one lock        memory: the heap               elf: segments of objects
 //!   cells: when a field may be used      plain: types that any bytes are a value of
-//!   attributes: priorities of a kernel thread
+//!   attributes: priorities of a kernel thread      assertions: what must hold
 //! ```
 //!
 //! This module knows nothing of threads, descriptors or signals. From `entry`, it uses the
 //! functions in assembly.
 
+pub(crate) mod assertions;
 pub(crate) mod attributes;
 pub(crate) mod cells;
 pub(crate) mod clock;

@@ -6,8 +6,9 @@ use crate::descriptors::bell::{BELL_DATA, EPOLL};
 use crate::descriptors::registry;
 use crate::descriptors::ring;
 use crate::entry::frame::duality_switch;
+use crate::kernel::assertions::check;
 use crate::kernel::clock;
-use crate::kernel::lock::{Locked, lock};
+use crate::kernel::lock::{self, Locked, lock};
 use crate::schedule::helpers;
 use crate::schedule::idle;
 use crate::schedule::more_workers;
@@ -17,7 +18,8 @@ use crate::schedule::scheduler::{
 };
 use crate::schedule::thread::{NOBODY, ThreadRef};
 use crate::schedule::ticks;
-use crate::schedule::worker::{self, worker};
+use crate::schedule::waiter::State;
+use crate::schedule::worker::{self, Worker, worker};
 use crate::show::stats;
 use crate::signals::flood;
 use crate::signals::handling;
@@ -80,6 +82,8 @@ pub(crate) extern "C" fn worker_loop() -> ! {
     let mut locked = Locked::taken_over();
     let worker = worker();
     loop {
+        check!(lock::is_held_here(), "a worker goes on without the lock");
+        check!(has_left(&mut locked, worker), "a thread has left its worker and still runs");
         processor_time::leave_thread(worker);
         worker.current.set(&NOBODY);
         if let Some(thread) = worker.ended.take() {
@@ -94,6 +98,7 @@ pub(crate) extern "C" fn worker_loop() -> ! {
         match next(&mut locked) {
             Some(thread) => {
                 become_current(&mut locked, worker, thread);
+                scheduler::assert_left(thread.stack_pointer.get());
                 // SAFETY: the thread is ready, as in `switch_away`.
                 unsafe {
                     duality_switch(
@@ -106,6 +111,13 @@ pub(crate) extern "C" fn worker_loop() -> ! {
             None => wait(&mut locked),
         }
     }
+}
+
+/// Whether the thread that the worker ran has parked, waits for its turn or has ended.
+fn has_left(locked: &mut Locked, worker: &Worker) -> bool {
+    let thread = worker.current.get();
+    let ended = worker.ended.get().is_some_and(|ended| ended.is(thread));
+    ended || thread.is(&NOBODY) || thread.state.get(locked.held()) != State::Running
 }
 
 /// The thread that this worker runs next. Before a thread that computes, the worker looks at the

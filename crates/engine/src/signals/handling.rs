@@ -16,6 +16,7 @@ use crate::entry::frame::{
 };
 use crate::entry::seccomp;
 use crate::entry::settings;
+use crate::kernel::assertions::check;
 use crate::kernel::lock::{Guarded, Locked, lock};
 use crate::kernel::sys::{self, sys};
 use crate::kernel::user;
@@ -76,7 +77,14 @@ fn adopt_from_process(locked: &mut Locked, thread: ThreadRef) {
     }
 }
 
+/// Whether the bits are those of the signals in the list.
+fn are_noted(list: &[Pending], bits: &AtomicU64) -> bool {
+    let listed = list.iter().fold(0, |bits, pending| bits | bit(pending.number));
+    listed == bits.load(Ordering::Relaxed)
+}
+
 fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<Pending> {
+    check!(are_noted(list, bits), "a signal of the process is noted that does not wait");
     let pending = list.remove(next_of(list, wanted)?);
     bits.store(list.iter().fold(0, |bits, pending| bits | bit(pending.number)), Ordering::Relaxed);
     Some(pending)
@@ -103,6 +111,7 @@ pub(crate) fn process_bits() -> u64 {
 /// Takes the first signal of `wanted` that is pending for the thread.
 pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) -> Option<Pending> {
     let list = thread.pending.of(locked);
+    check!(are_noted(list, &thread.pending_bits), "a signal is noted that does not wait");
     let pending = list.remove(next_of(list, wanted)?);
     let left = list.iter().fold(0, |bits, pending| bits | bit(pending.number));
     thread.pending_bits.store(left, Ordering::Relaxed);
@@ -121,6 +130,7 @@ pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pendi
     }
     thread.pending.of(locked).push(pending);
     thread.pending_bits.fetch_or(signal, Ordering::Relaxed);
+    check!(are_noted(thread.pending.of(locked), &thread.pending_bits), "a signal is not noted");
     let accepted = (!thread.mask.get() | thread.awaited.get()) & signal != 0;
     if !accepted {
         return;
