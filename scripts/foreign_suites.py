@@ -2,7 +2,7 @@
 """Runs the Linux Test Project's system-call tests, or gVisor's, natively and by `duality run`.
 
     scripts/foreign_suites.py ltp FOLDER [--worlds one,two,ring] [--filter RE] [--native FILE]
-    scripts/foreign_suites.py gvisor FOLDER [--options --assertions]
+    scripts/foreign_suites.py gvisor FOLDER [--options=--assertions]
 
 FOLDER holds the suite as its user has built it. For ltp, it is LTP's source tree, with the programs
 of testcases/kernel/syscalls in place; the commands are those of runtest/syscalls and

@@ -87,7 +87,7 @@ impl PollNode {
             let before = next.previous.replace(held, previous);
             assert!(ptr::eq(before, self), "a wait is before one that is not after it");
         }
-        // SAFETY: as above.
+        // SAFETY: `previous` is in the list too, so it is alive.
         let after = match unsafe { previous.as_ref() } {
             Some(previous) => previous.next.replace(held, next),
             None => self.list.get(held).swap(next.cast_mut(), Ordering::Relaxed),
@@ -99,7 +99,7 @@ impl PollNode {
     fn is_in(held: Held<'_>, list: &PollList, node: &Self) -> bool {
         // SAFETY: nodes in a list are alive.
         let first = unsafe { list.load(Ordering::Relaxed).as_ref() };
-        // SAFETY: as above.
+        // SAFETY: the next node of one in a list is in the list too, so it is alive.
         let next = |node: &&Self| unsafe { node.next.get(held).as_ref() };
         core::iter::successors(first, next).any(|other| ptr::eq(other, node))
     }

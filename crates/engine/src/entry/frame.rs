@@ -31,7 +31,7 @@ pub(crate) struct Frame {
     _padding: usize,
 }
 
-// SAFETY: integers alone.
+// SAFETY: a frame has integers alone and no padding, so any bytes are one.
 unsafe impl Plain for Frame {}
 
 impl Frame {

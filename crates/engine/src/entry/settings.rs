@@ -55,7 +55,7 @@ static OWN: crate::kernel::lock::Guarded<[Vec<u8>; 2]> =
 ///
 /// `environment` is the array of the process.
 pub(crate) unsafe fn take(environment: *mut *mut u8) -> Option<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller gives the array of the process, which ends with a null pointer.
     let list = unsafe { Environment::new(environment) };
     let settings = list.remove(VARIABLE)?;
     let preload = list.find(PRELOAD)?;
@@ -207,7 +207,7 @@ impl Environment {
     fn index(&self, prefix: &[u8]) -> Option<usize> {
         let mut index = 0;
         loop {
-            // SAFETY: promised to `new`.
+            // SAFETY: the array ends with a null pointer, and the loop does not go beyond it.
             let text = unsafe { *self.0.add(index) };
             if text.is_null() {
                 return None;
@@ -244,7 +244,7 @@ impl Environment {
         let mut index = self.index(prefix)?;
         let text = self.text(index);
         loop {
-            // SAFETY: promised to `new`.
+            // SAFETY: `index` is before the null pointer, so the place after it is in the array.
             unsafe {
                 let next = *self.0.add(index + 1);
                 *self.0.add(index) = next;

@@ -42,7 +42,7 @@ pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
 pub unsafe extern "C" fn start(_count: usize, arguments: *mut *mut u8, environment: *mut *mut u8) {
     // This call comes before the array is shortened. SAFETY: the caller keeps the promise above.
     let auxiliary = unsafe { auxiliary_vector(environment) };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller gives the array of the process, and nothing else uses it yet.
     if unsafe { settings::take(environment) }.is_none() {
         return;
     }
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn duality_engine_start(
     vdso: usize,
     capabilities: usize,
 ) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller gives a text that ends with a zero.
     let given = unsafe { core::ffi::CStr::from_ptr(settings) };
     settings::read(given.to_bytes());
     futex::have_one_kind();

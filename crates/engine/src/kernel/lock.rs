@@ -259,7 +259,7 @@ impl<T> Guarded<T> {
     /// The state, for as long as the proof is borrowed.
     #[inline(always)]
     pub(crate) fn of<'a>(&'a self, _: &'a mut Locked) -> &'a mut T {
-        // SAFETY: see above.
+        // SAFETY: the borrow of the only proof keeps all other code from the content.
         unsafe { &mut *self.0.get() }
     }
 
@@ -276,7 +276,7 @@ impl<T> Guarded<T> {
 /// statics are atomic or `Guarded`.
 pub(crate) struct Setting<T>(Cell<T>);
 
-// SAFETY: see the type.
+// SAFETY: the cell does not change while another worker may read it, as the type says.
 unsafe impl<T> Sync for Setting<T> {}
 
 impl<T: Copy> Setting<T> {

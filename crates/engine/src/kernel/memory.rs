@@ -185,11 +185,11 @@ mod tests {
             for (size, align) in [(1, 1), (100, 64), (40, 8), (3000, 4096), (70_000, 16), (5, 512)]
             {
                 let layout = Layout::from_size_align(size + round % 7, align).expect("valid");
-                // SAFETY: the layout is not empty.
+                // SAFETY: `alloc` asks for a layout of at least one byte, which this is.
                 let block = unsafe { heap.alloc(layout) };
                 assert!(!block.is_null() && (block as usize).is_multiple_of(align));
                 if layout.size() > LARGEST {
-                    // SAFETY: allocated just now.
+                    // SAFETY: the block came from this heap with this layout, and nothing has it.
                     unsafe { heap.dealloc(block, layout) };
                 } else {
                     blocks.push((block as usize, layout.size()));
@@ -211,7 +211,7 @@ mod tests {
         blocks.sort_unstable();
         assert!(blocks.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
         let impossible = Layout::from_size_align(8, 1 << 16).expect("valid");
-        // SAFETY: as above.
+        // SAFETY: the layout has eight bytes, so it is not empty.
         assert!(unsafe { heap.alloc(impossible) }.is_null());
     }
 }

@@ -57,7 +57,7 @@ impl Aside {
         let wanted = (ROOM + vectors).next_power_of_two();
         if self.length.get() < wanted {
             self.give_back();
-            // SAFETY: the layout is not empty.
+            // SAFETY: `alloc` asks for a layout of at least one byte, and this has `ROOM`.
             let start = unsafe { alloc(layout(wanted)) } as usize;
             if start == 0 {
                 return None;

@@ -254,7 +254,7 @@ fn unlink(job: *const Job) -> bool {
             if previous.is_null() {
                 QUEUE.store(next.cast_mut(), Ordering::Relaxed);
             } else {
-                // SAFETY: as above.
+                // SAFETY: the job before it is in the queue too, so it lives.
                 unsafe { (*previous).next.set(next) };
             }
             if next.is_null() {
@@ -408,7 +408,7 @@ pub(crate) fn collect(locked: &mut Locked) -> bool {
     while !job.is_null() {
         // SAFETY: its thread waits for `done`, which is set here, after the last use.
         let (thread, next) = unsafe { ((*job).thread, (*job).next.get()) };
-        // SAFETY: as above.
+        // SAFETY: its thread has not seen `done`, so the job still lives.
         let was_done = unsafe { (*job).done.swap(true, Ordering::Release) };
         assert!(!was_done, "a job is done twice");
         wake(locked, thread, Reason::Woken);

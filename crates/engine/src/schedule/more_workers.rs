@@ -32,7 +32,7 @@ pub(crate) fn prepare() -> Result<(), isize> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let stack = sys::map(FIRST_STACK, protection, libc::MAP_NORESERVE | libc::MAP_STACK);
     let end = stack.ok_or(error(libc::ENOMEM))? + FIRST_STACK - 64;
-    // SAFETY: mapped just now.
+    // SAFETY: the stack was mapped just now, so the 64 bytes below its end are free.
     FIRST.stack_pointer.set(unsafe { initial_context(end, duality_worker_start) });
     worker::stand_alone(&mut lock());
     allow_more();

@@ -335,7 +335,7 @@ pub(crate) fn go_on_elsewhere(locked: &mut Locked, other: &Worker) {
     scheduler.own[other.index.get()].push(held, thread);
     scheduler.ready += 1;
     lock::attend(locked, true);
-    // SAFETY: as in `switch_away`.
+    // SAFETY: the worker's own stack was left by a switch, as in `switch_away`.
     unsafe { duality_switch(thread.stack_pointer.as_ptr(), worker.stack_pointer.get(), 0) };
     check!(crate::schedule::worker::worker().index.get() == other.index.get(), "another worker");
 }

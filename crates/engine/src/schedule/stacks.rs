@@ -88,7 +88,7 @@ impl Stacks {
             return None;
         }
         // Huge pages would make every small stack cost two megabytes.
-        // SAFETY: the content stays.
+        // SAFETY: the advice changes how pages are made, and no content.
         unsafe { sys::advise(wanted, piece, libc::MADV_NOHUGEPAGE) };
         self.mapped.end += piece;
         Some(())
@@ -146,7 +146,7 @@ impl Free {
     /// The next thread finds zeros, as in a new mapping.
     fn clear(&self) {
         let (start, length) = (self.start + self.guard, self.length - self.guard);
-        // SAFETY: as above.
+        // SAFETY: the stack is in no list and no thread has it, so nothing reads the pages.
         unsafe { sys::advise(start, length, libc::MADV_DONTNEED) };
     }
 }

@@ -264,7 +264,7 @@ impl Threads {
                 return None;
             }
             self.used += 1;
-            // SAFETY: nothing is there yet.
+            // SAFETY: the place is in the table, was opened, and is written for the first time.
             unsafe { place.write(Thread::new()) };
             // SAFETY: written just now, and never taken away.
             let thread = unsafe { &*place };

@@ -63,7 +63,7 @@ impl Action {
     }
 }
 
-// SAFETY: integers.
+// SAFETY: an action has four integers and no padding, so any bytes are one.
 unsafe impl Plain for Action {}
 
 /// A signal in a set of signals.
