@@ -1,14 +1,14 @@
 //! Users and groups. The kernel keeps them for each kernel thread, but programs mean them for the
 //! process.
 
-use crate::entry::frame::Frame;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::{Guarded, Locked, lock};
 use crate::kernel::sys::{failed, sys};
 use crate::schedule::every_worker;
-use crate::schedule::helpers;
 use crate::schedule::scheduler;
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::worker::current;
+use crate::workers::helpers;
 
 /// A change of credentials that libc has announced to every thread (setuid(2) and its likes). Each
 /// thread then makes the same call.

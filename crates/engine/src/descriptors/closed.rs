@@ -8,12 +8,12 @@
 use alloc::vec::Vec;
 
 use crate::descriptors::facts;
-use crate::descriptors::poll_node::PollNode;
 use crate::descriptors::registry::get;
 use crate::descriptors::ring;
 use crate::descriptors::spare_numbers::out_of_the_way;
 use crate::kernel::lock::{Guarded, Locked, lock};
 use crate::kernel::sys::sys;
+use crate::schedule::poll_node::PollNode;
 use crate::schedule::task::{Task, TaskRef};
 use crate::schedule::worker::current;
 

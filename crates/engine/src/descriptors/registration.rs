@@ -2,13 +2,13 @@
 
 use libc::{EPOLLET, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
-use crate::descriptors::bell::EPOLL;
-use crate::descriptors::edges::{Seen, Side};
 use crate::descriptors::facts;
 use crate::descriptors::registry::{Descriptor, Direction};
+use crate::kernel::bell::EPOLL;
 use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::Locked;
 use crate::kernel::sys::{self, error, failed, sys};
+use crate::schedule::edges::{Seen, Side};
 use crate::schedule::scheduler::park;
 use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::{current, waiter};

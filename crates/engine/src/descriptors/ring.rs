@@ -21,9 +21,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::descriptors::request;
 use crate::descriptors::spare_numbers::out_of_the_way;
-use crate::entry::settings;
 use crate::kernel::lock::{Guarded, Locked, Setting};
 use crate::kernel::plain::Plain;
+use crate::kernel::settings;
 use crate::kernel::sys::{self, EAGAIN, EINTR, EINVAL, ENOSYS, error, failed, sys};
 use crate::show::report::say;
 

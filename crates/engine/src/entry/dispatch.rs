@@ -3,27 +3,27 @@
 use core::sync::atomic::Ordering;
 
 use crate::calls::processes;
-use crate::calls::tasks;
-use crate::entry::frame::Frame;
-use crate::entry::settings;
 use crate::entry::table::{self, CLASSES, Class};
+use crate::entry::tasks;
 use crate::kernel::assertions::check;
 use crate::kernel::clock;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::{self, Locked, lock};
+use crate::kernel::settings;
+use crate::kernel::stats;
 use crate::kernel::sys::{BEGIN, RESTART, sys};
-use crate::schedule::helpers::{Interrupted, offload};
-use crate::schedule::pump;
+use crate::kernel::undelivered;
+use crate::schedule::context::Context;
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::ticks;
 use crate::schedule::waiter::State;
 use crate::schedule::worker::{HANDLER_ENTERED, Worker, current, set_in_engine, worker};
 use crate::show::report;
-use crate::show::stats;
-use crate::signals::context::Context;
 use crate::signals::delivery;
 use crate::signals::flood;
 use crate::signals::masks;
-use crate::signals::undelivered;
+use crate::workers::helpers::{Interrupted, offload};
+use crate::workers::pump;
 
 /// Executes a call of the program; called by the entry alone.
 pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
@@ -94,8 +94,8 @@ fn execute(frame: &mut Frame, worker: &Worker) -> isize {
     }
 }
 
-/// What holds when a call of the program arrives, and when the thread goes back: the engine has its
-/// mark, the lock is not this worker's, and the thread is the one that runs.
+/// What holds when a call of the program arrives, and when its thread goes back. The engine has its
+/// mark, this worker does not hold the lock, and the thread runs.
 fn begins_well(frame: &Frame, worker: &Worker) -> bool {
     let aligned = (&raw const *frame as usize).is_multiple_of(16);
     aligned && frame.rip == frame.after && is_in_turn(worker)

@@ -5,7 +5,7 @@
 
 use core::mem::MaybeUninit;
 
-use crate::entry::frame::{
+use crate::kernel::frame::{
     duality_user_begin, duality_user_copy, duality_user_end, duality_user_exchange,
     duality_user_fault, duality_user_load,
 };

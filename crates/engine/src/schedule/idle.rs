@@ -23,12 +23,12 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::descriptors::bell::ring;
+use crate::kernel::bell::ring;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
 use crate::kernel::lock::{self, Guarded, Locked, Setting};
 use crate::kernel::sys::{ETIMEDOUT, sys};
+use crate::kernel::undelivered;
 use crate::schedule::worker::MOST_WORKERS;
-use crate::signals::undelivered;
 
 /// The reserve that stands in for the watcher.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -21,10 +21,11 @@
 //! within a credit (`schedule/ticks.rs`), and after a look at the descriptors. The release of the
 //! lock decides whether a sleeping worker is woken for ready threads (`schedule/idle.rs`).
 
-use crate::entry::frame::{duality_switch, is_left_by_switch};
 use crate::kernel::assertions::check;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
+use crate::kernel::frame::{duality_switch, is_left_by_switch};
 use crate::kernel::lock::{self, Guarded, Held, Locked};
+use crate::kernel::stats;
 use crate::schedule::idle;
 use crate::schedule::loops;
 use crate::schedule::processor_time;
@@ -34,7 +35,6 @@ use crate::schedule::ticks;
 use crate::schedule::timers::Timers;
 use crate::schedule::waiter::{Queue, Reason, State, WaiterRef};
 use crate::schedule::worker::{self, MOST_WORKERS, Worker, current, worker};
-use crate::show::stats;
 
 struct Scheduler {
     /// A queue for each worker.

@@ -18,11 +18,11 @@
 use alloc::boxed::Box;
 use core::mem::{offset_of, size_of};
 
-use crate::descriptors::edges::Side;
-use crate::descriptors::poll_node::PollNode;
 use crate::kernel::cells::Own;
 use crate::kernel::clock::{NEVER, Nanoseconds};
 use crate::kernel::lock::{Held, Locked};
+use crate::schedule::edges::Side;
+use crate::schedule::poll_node::PollNode;
 use crate::schedule::waiter::{Reason, Waiter, WaiterRef};
 
 /// The runtime gives a task's memory back only when the task is in no queue.

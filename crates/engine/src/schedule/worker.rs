@@ -10,12 +10,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::kernel::cells::Own;
 use crate::kernel::clock::Nanoseconds;
+use crate::kernel::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
 use crate::kernel::lock::{Guarded, Locked};
 use crate::kernel::sys::{self, sys};
+use crate::schedule::inspection::DESCRIPTION;
 use crate::schedule::thread::{NOBODY, ThreadRef};
 use crate::schedule::waiter::{State, WaiterRef};
-use crate::show::inspection::DESCRIPTION;
-use crate::signals::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
 
 /// Events taken from epoll at a time.
 const EVENTS: usize = 256;

@@ -10,16 +10,23 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::descriptors::bell::ring;
-use crate::entry::frame::{
+use crate::kernel::assertions::check;
+use crate::kernel::bell::ring;
+use crate::kernel::disposition::{
+    Action, FIRST_QUEUED, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, RECALL_VALUE, SA_RESTORER,
+    SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit,
+};
+use crate::kernel::frame::{
     after_wait, duality_preempted, duality_restorer, duality_resume, is_resuming,
 };
-use crate::entry::seccomp;
-use crate::entry::settings;
-use crate::kernel::assertions::check;
+use crate::kernel::info::{self, value};
 use crate::kernel::lock::{Guarded, Locked, lock};
+use crate::kernel::settings;
+use crate::kernel::stats;
 use crate::kernel::sys::{self, sys};
+use crate::kernel::undelivered;
 use crate::kernel::user;
+use crate::schedule::context::{Beneath, Context, Delivery};
 use crate::schedule::every_worker;
 use crate::schedule::idle;
 use crate::schedule::scheduler::wake;
@@ -28,16 +35,9 @@ use crate::schedule::ticks;
 use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::{self, SIGNAL_CAME, current, set_in_engine, worker};
 use crate::show::report;
-use crate::show::stats;
-use crate::signals::context::{Beneath, Context, Delivery};
-use crate::signals::disposition::{
-    Action, FIRST_QUEUED, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, RECALL_VALUE, SA_RESTORER,
-    SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit,
-};
 use crate::signals::flood;
-use crate::signals::info::{self, value};
 use crate::signals::masks;
-use crate::signals::undelivered;
+use crate::signals::seccomp;
 
 /// The actions that the program has set, by signal number.
 static ACTIONS: Guarded<[Action; 65]> = Guarded::new([Action::DEFAULT; 65]);

@@ -7,10 +7,10 @@
 //! Every worker has the same mask. A worker that changes the mask nudges the others, and their
 //! handlers adopt it.
 
+use crate::kernel::disposition::{HELPER_SIGNAL, TICK_SIGNAL, bit};
 use crate::kernel::lock::{Guarded, Locked};
 use crate::kernel::sys::sys;
 use crate::schedule::worker::{self, Worker, worker};
-use crate::signals::disposition::{HELPER_SIGNAL, TICK_SIGNAL, bit};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// How many threads block each signal, and how many threads count.

@@ -11,25 +11,24 @@
 
 use alloc::vec::Vec;
 use core::cell::Cell;
-use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-use crate::descriptors::bell::ring;
 use crate::descriptors::closed;
+use crate::kernel::bell::ring;
 use crate::kernel::clock;
+use crate::kernel::disposition::{self, HELPER_SIGNAL, HELPER_VALUE, bit};
 use crate::kernel::lock::{Guarded, Locked, lock};
+use crate::kernel::stats;
 use crate::kernel::sys::{
     self, Arguments, BEGIN, EINTR, NEEDS_THREAD, RESTART, error, failed, sys,
 };
-use crate::schedule::in_place;
-use crate::schedule::kernel_thread::{self, start_kernel_thread};
 use crate::schedule::scheduler::{park, park_through_signals, wake};
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::current;
-use crate::show::stats;
-use crate::signals::disposition::{self, HELPER_SIGNAL, HELPER_VALUE, bit};
 use crate::signals::handling;
+use crate::workers::in_place;
+use crate::workers::kernel_thread::{self, start_kernel_thread};
 
 /// The effect of a signal that interrupts a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -351,9 +350,9 @@ enum Next {
     Nothing,
 }
 
-/// Takes the first job of the queue. Without a job, the helper is idle. A helper whose credentials
-/// are old takes the jobs that began before the change, as a call in the kernel goes on with those
-/// that its thread had. Otherwise nobody might take them.
+/// Takes the first job of the queue. Without a job, the helper is idle. A helper with old
+/// credentials takes the jobs that began before the change. In the kernel, such calls go on with
+/// old credentials too. Otherwise no helper might take them.
 fn take(me: i32, credentials: u32) -> Next {
     let retired = credentials != CREDENTIALS.load(Ordering::Relaxed);
     let job = QUEUE.load(Ordering::Relaxed);
@@ -433,6 +432,7 @@ pub(crate) fn reset_after_fork(locked: &mut Locked) {
 mod tests {
     use super::*;
     use crate::schedule::thread::NOBODY;
+    use core::ptr;
 
     fn job(credentials: u32) -> &'static Job {
         Box::leak(Box::new(Job {

@@ -5,8 +5,8 @@
 
 use core::arch::asm;
 
-use crate::entry::frame::{Frame, duality_resume};
-use crate::signals::disposition::{Action, SA_ONSTACK};
+use crate::kernel::disposition::{Action, SA_ONSTACK};
+use crate::kernel::frame::{Frame, duality_resume};
 
 use crate::kernel::assertions::check;
 use crate::kernel::plain::{Plain, zeroed};
@@ -200,16 +200,13 @@ impl Context {
         if beneath == Beneath::Call && top > here - MARGIN && top < here + (1 << 20) {
             top = here - MARGIN;
         }
-        let (vectors, place) = if vectors_stay {
-            (self.vectors, frame_below(top))
-        } else {
-            let vectors = self.copy_vectors(top, bytes)?;
-            (vectors, frame_below(vectors))
-        };
+        let copied = self.vectors != 0 && !vectors_stay;
+        let place = frame_below(if copied { place_of_vectors(top, bytes) } else { top });
         if enters && !on_alternate(&alternate, place) {
             // As in the kernel, what lies beneath the alternate stack is not written.
             return Err(EFAULT);
         }
+        let vectors = if copied { self.copy_vectors(top, bytes)? } else { self.vectors };
         let mut saved = *self;
         saved.link = 0;
         saved.vectors = vectors;
@@ -227,6 +224,12 @@ impl Context {
         assert!(vectors.is_multiple_of(64), "vector registers are at an odd address");
         let below = place < saved.rsp || on_alternate(&saved.stack, place);
         check!(below, "a frame of a handler is above its stack");
+        self.begin_handler(delivery, place);
+        Ok(())
+    }
+
+    /// The registers with which a handler begins, above its frame at `place`.
+    fn begin_handler(&mut self, delivery: &Delivery<'_>, place: u64) {
         self.rip = delivery.action.handler;
         self.rsp = place;
         self.rax = 0;
@@ -235,7 +238,6 @@ impl Context {
         self.rdx = place + CONTEXT_OFFSET;
         // Handlers expect the direction flag clear, and no single step.
         self.rflags &= !0x500;
-        Ok(())
     }
 
     /// Has the system call that was interrupted fail with this error.

@@ -12,7 +12,6 @@ use crate::kernel::lock::Setting;
 use crate::kernel::lock_counts;
 use crate::kernel::sys::{failed, sys};
 use crate::kernel::user;
-use crate::schedule::thread::MAIN;
 
 /// The variable.
 const VARIABLE: &[u8] = b"DUALITY_RUN=";
@@ -131,10 +130,10 @@ fn restore_stack_limit() {
     }
 }
 
-/// Whether a program that is executed now runs with the engine. A converted program brings its own
-/// engine.
-pub(crate) fn follows_exec() -> bool {
-    LIBRARY.get() >= 0 && (CHILDREN.get() || MAIN.id.get() == FIRST_PROCESS.get())
+/// Whether a program that `process` executes now runs with the engine. A converted program brings
+/// its own engine.
+pub(crate) fn follows_exec(process: i32) -> bool {
+    LIBRARY.get() >= 0 && (CHILDREN.get() || process == FIRST_PROCESS.get())
 }
 
 /// The name of the command that started the program, for messages. A converted program brings its
@@ -143,7 +142,7 @@ pub(crate) fn command() -> &'static str {
     if LIBRARY.get() >= 0 { "run" } else { "cc" }
 }
 
-/// The folder of the cache of sites (`entry/site_cache.rs`).
+/// The folder of the cache of sites (`objects/site_cache.rs`).
 pub(crate) fn cache() -> Option<Vec<u8>> {
     let folder = CACHE.of(&mut crate::kernel::lock::lock()).clone();
     (!folder.is_empty()).then_some(folder)

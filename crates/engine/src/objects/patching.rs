@@ -18,14 +18,14 @@ use duality_patcher::{
 };
 use libc::Elf64_Phdr;
 
-use crate::entry::frame::{duality_entry, duality_entry_clock, duality_entry_vectors};
-use crate::entry::object_file::{ObjectFile, Opened};
-use crate::entry::site_cache::Key;
-use crate::entry::vectors::measure_vector_state;
+use crate::kernel::frame::{duality_entry, duality_entry_clock, duality_entry_vectors};
+use crate::kernel::stats;
 use crate::kernel::sys::{self, failed, sys};
 use crate::kernel::user;
+use crate::objects::object_file::{ObjectFile, Opened};
+use crate::objects::site_cache::Key;
+use crate::objects::vectors::measure_vector_state;
 use crate::show::loaded_objects;
-use crate::show::stats;
 
 const PAGE: u64 = 4096;
 /// The longest distance of the stubs from the text.

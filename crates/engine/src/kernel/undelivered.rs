@@ -9,7 +9,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use crate::signals::disposition::FIRST_QUEUED;
+use crate::kernel::disposition::FIRST_QUEUED;
 
 /// Signals that can wait, one for each bit of a word. Further signals are lost. But a signal that
 /// comes while the engine executes makes the kernel keep later signals (`signals/flood.rs`).

@@ -1,17 +1,16 @@
 //! The worker's own loop: runs ready threads, looks at the descriptors, and waits if there is
 //! nothing to run.
 
-use crate::calls::processes;
-use crate::descriptors::bell::{BELL_DATA, EPOLL};
 use crate::descriptors::registry;
 use crate::descriptors::ring;
-use crate::entry::frame::duality_switch;
 use crate::kernel::assertions::check;
+use crate::kernel::bell::{BELL_DATA, EPOLL};
 use crate::kernel::clock;
-use crate::kernel::lock::{self, Locked, lock};
-use crate::schedule::helpers;
+use crate::kernel::frame::duality_switch;
+use crate::kernel::lock::{self, Locked, Setting, lock};
+use crate::kernel::stats;
+use crate::kernel::undelivered;
 use crate::schedule::idle;
-use crate::schedule::more_workers;
 use crate::schedule::processor_time;
 use crate::schedule::scheduler::{
     self, become_current, dequeue, expire, let_others_run, others_are_ready, woken_are_ready,
@@ -20,10 +19,15 @@ use crate::schedule::thread::{NOBODY, ThreadRef};
 use crate::schedule::ticks;
 use crate::schedule::waiter::State;
 use crate::schedule::worker::{self, Worker, worker};
-use crate::show::stats;
 use crate::signals::flood;
 use crate::signals::handling;
-use crate::signals::undelivered;
+use crate::workers::helpers;
+use crate::workers::more_workers;
+
+/// What remains to be done for a thread that has ended, once its stack has been left
+/// (`calls/processes.rs`).
+pub(crate) static FINISH_THREAD: Setting<Option<Finish>> = Setting::new(None);
+type Finish = fn(&mut Locked, ThreadRef);
 
 /// Switches between two looks at the descriptors.
 const SWITCHES: i32 = 64;
@@ -87,7 +91,8 @@ pub(crate) extern "C" fn worker_loop() -> ! {
         processor_time::leave_thread(worker);
         worker.current.set(&NOBODY);
         if let Some(thread) = worker.ended.take() {
-            processes::finish_thread(&mut locked, thread);
+            let finish = FINISH_THREAD.get().expect("set before the first thread begins");
+            finish(&mut locked, thread);
         }
         if more_workers::is_to_end() {
             more_workers::leave(locked);

@@ -4,18 +4,18 @@ use alloc::vec::Vec;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::entry::frame::{duality_worker_start, initial_context};
-use crate::entry::settings;
+use crate::kernel::frame::{duality_worker_start, initial_context};
 use crate::kernel::lock::{Locked, lock};
+use crate::kernel::settings;
 use crate::kernel::sys::{self, error, failed, sys};
 use crate::schedule::every_worker;
 use crate::schedule::idle::{self, START_WORKER};
-use crate::schedule::kernel_thread::{self, start_kernel_thread};
 use crate::schedule::scheduler;
 use crate::schedule::ticks;
 use crate::schedule::worker::{self, FIRST, MOST_WORKERS, Worker, set_in_engine, worker};
 use crate::signals::handling;
 use crate::signals::masks;
+use crate::workers::kernel_thread::{self, start_kernel_thread};
 
 /// The size of a worker's own stack. The worker sleeps on it, and the signal handler uses the other
 /// part.
