@@ -125,6 +125,36 @@ TEST(handlers_begin_on_an_alternate_stack_nearby) {
     return 0;
 }
 
+static char around_small_stack[64 << 10];
+enum { SMALL = 2048 };
+
+static void stay_above(int number) {
+    uintptr_t own_room = 256, base = (uintptr_t)around_small_stack + sizeof around_small_stack / 2;
+    _exit((uintptr_t)&number < base - own_room);
+}
+
+static void interrupt_on_small_stack(void) {
+    struct sigaction action = {.sa_handler = stay_above, .sa_flags = SA_ONSTACK};
+    stack_t stack = {.ss_sp = around_small_stack + sizeof around_small_stack / 2, .ss_size = SMALL};
+    struct itimerval soon = {{0, 0}, {0, 20000}};
+    if (sigaltstack(&stack, NULL)) _exit(0);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    for (;;) computed++;
+}
+
+/* A signal's frame may be larger than an alternate stack: with AVX-512 it is. Then the signal is a
+ * fault, and nothing beneath that stack changes. */
+TEST(an_alternate_stack_that_is_too_small_faults) {
+    int status;
+    pid_t child = fork();
+    if (!child) interrupt_on_small_stack();
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    bool above = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    CHECK(above || (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV));
+    return 0;
+}
+
 static volatile uintptr_t lowest = UINTPTR_MAX;
 
 static void note_depth(int number) {
