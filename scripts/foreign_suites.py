@@ -49,6 +49,10 @@ def ltp(folder):
             if len(words) > 1 and not line.startswith("#") and words[1] in programs:
                 home = programs[words[1]]
                 path = f'env LTPROOT={folder} PATH="{home}:$PATH"'
+                source = pathlib.Path(home, f"{words[1]}.c")
+                if source.exists() and "resource_files" in source.read_text():
+                    # The test copies files from where it is started.
+                    path = f'cd "{home}"; {path}'
                 yield words[0], path, f"{home}/{' '.join(words[1:])}"
 
 
