@@ -86,6 +86,18 @@ pub(crate) fn is_held_here() -> bool {
     HOLDER.load(Ordering::Relaxed) == this_worker()
 }
 
+#[cold]
+fn become_holder() {
+    let before = HOLDER.swap(this_worker(), Ordering::Relaxed);
+    assert!(before == 0, "the lock is held already");
+}
+
+#[cold]
+fn stop_holding() {
+    assert!(is_held_here(), "another worker took the lock than the one that releases it");
+    HOLDER.store(0, Ordering::Relaxed);
+}
+
 /// Called when the first worker exists, and the processor is known to be able to name it.
 pub(crate) fn know_workers() {
     WORKERS_EXIST.store(true, Ordering::Relaxed);
@@ -196,8 +208,7 @@ impl Locked {
     #[inline(always)]
     fn prove() -> Self {
         if assertions::are_on() {
-            let before = HOLDER.swap(this_worker(), Ordering::Relaxed);
-            assert!(before == 0, "the lock is held already");
+            become_holder();
         }
         Self(())
     }
@@ -206,8 +217,7 @@ impl Locked {
     #[inline(always)]
     fn withdraw(&mut self) {
         if assertions::are_on() {
-            assert!(is_held_here(), "another worker took the lock than the one that releases it");
-            HOLDER.store(0, Ordering::Relaxed);
+            stop_holding();
         }
     }
 
