@@ -34,7 +34,8 @@ import sys
 import suites
 
 KNOWN = pathlib.Path(__file__).resolve().parent / "foreign_suites.txt"
-ALONE = 5  # how often a command is repeated alone until it is decided
+ALONE = 2  # how often a command is repeated alone until it is decided
+LONGER = 4  # how many times the limit it then has
 WORLDS = {"one": "--cores 1", "two": "--cores 2", "ring": "--cores 2 --poller uring"}
 
 
@@ -84,15 +85,15 @@ def expectations(suite):
                 yield pattern, list(WORLDS) if worlds == "all" else worlds.split(",")
 
 
-def compare(command, engine, asked):
+def compare(command, engine, asked, longer=1):
     """Whether a command that passes natively passes on the engine, and what it says otherwise."""
     _, before, program = command
     for _ in range(asked.tries):
-        status, text = suites.run(f"{before} {engine} -- {program}", asked.limit)
+        status, text = suites.run(f"{before} {engine} -- {program}", asked.limit * longer)
         if status == 0:
             return True, ""
         # A busy machine fails tests about time.
-        if suites.run(f"{before} {program}", asked.limit)[0] != 0:
+        if suites.run(f"{before} {program}", asked.limit * longer)[0] != 0:
             return None, ""
     return False, f"status {status}\n{text}"
 
@@ -162,8 +163,10 @@ def main():
                     note(command, passes, text)
                 else:
                     again.append(command)
+        if again:
+            print(f"  {world}: alone: {', '.join(name for name, *_ in again)}", flush=True)
         for command in again:
-            results = (compare(command, engine, asked) for _ in range(ALONE))
+            results = (compare(command, engine, asked, LONGER) for _ in range(ALONE))
             last = next(results)
             while last[0] is None and (more := next(results, None)):
                 last = more
