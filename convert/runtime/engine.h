@@ -22,7 +22,7 @@
  *
  *   In a program that `duality run` started, the engine is already in the global scope, and has
  *   started. Any other program loads it with dlopen, and starts it before it makes a thread. The
- *   arguments are the settings of crates/engine/src/entry/settings.rs, getauxval(AT_SYSINFO_EHDR)
+ *   arguments are the settings of crates/engine/src/kernel/settings.rs, getauxval(AT_SYSINFO_EHDR)
  *   and getauxval(AT_HWCAP2). An example of settings is "cores=1:tick=10000:uring=0", with the tick
  *   in microseconds.
  */

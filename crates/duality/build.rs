@@ -43,7 +43,7 @@ fn build(package: &Path, target: &Path, engine: &Path) {
     for setting in ["panic=\"abort\"", "opt-level=3", "codegen-units=1", "debug=false"] {
         cargo.arg("--config").arg(format!("profile.release.{setting}"));
     }
-    // The tests check that there is no second proof that the lock is held.
+    // Builds for tests have the engine's costly assertions on.
     let asserts = variable("PROFILE") == "debug";
     cargo.arg("--config").arg(format!("profile.release.debug-assertions={asserts}"));
     cargo.args(["--", "--cfg", "engine_object"]);

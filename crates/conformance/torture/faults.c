@@ -75,8 +75,10 @@ static void compute_in_handler(int number) {
     while (now_ms() - start < 60) computed++;
 }
 
+/* Thread-local storage lies just above the stack of its thread. */
+static _Thread_local char place[16 << 10];
+
 static void *on_small_stack(void *argument) {
-    static _Thread_local char place[16 << 10];
     size_t size = sysconf(_SC_MINSIGSTKSZ) + 2048;
     stack_t stack = {.ss_sp = place + sizeof place - size, .ss_size = size};
     memset(place, 7, sizeof place - size);
@@ -97,6 +99,59 @@ TEST(handlers_compute_on_tiny_stacks) {
     CHECK(!sigaction(SIGUSR1, &action, NULL));
     for (int index = 0; index < 4; index++) threads[index] = start(on_small_stack, NULL);
     for (int index = 0; index < 4; index++) CHECK(join(threads[index]) == 0);
+    return 0;
+}
+
+static volatile uintptr_t handler_at;
+
+static void note_place(int number) {
+    handler_at = (uintptr_t)&number;
+}
+
+static void *beside_alternate_stack(void *argument) {
+    stack_t stack = {.ss_sp = place, .ss_size = sizeof place};
+    if (sigaltstack(&stack, NULL)) return (void *)1;
+    pthread_kill(pthread_self(), SIGUSR1);
+    uintptr_t low = (uintptr_t)place;
+    if (handler_at < low || handler_at >= low + sizeof place) return (void *)2;
+    return argument;
+}
+
+/* A handler begins on its alternate stack, however near to the thread's own stack that is. */
+TEST(handlers_begin_on_an_alternate_stack_nearby) {
+    struct sigaction action = {.sa_handler = note_place, .sa_flags = SA_ONSTACK};
+    CHECK(!sigaction(SIGUSR1, &action, NULL));
+    CHECK(join(start(beside_alternate_stack, NULL)) == 0);
+    return 0;
+}
+
+static char around_small_stack[64 << 10];
+enum { SMALL = 2048 };
+
+static void stay_above(int number) {
+    uintptr_t own_room = 256, base = (uintptr_t)around_small_stack + sizeof around_small_stack / 2;
+    _exit((uintptr_t)&number < base - own_room);
+}
+
+static void interrupt_on_small_stack(void) {
+    struct sigaction action = {.sa_handler = stay_above, .sa_flags = SA_ONSTACK};
+    stack_t stack = {.ss_sp = around_small_stack + sizeof around_small_stack / 2, .ss_size = SMALL};
+    struct itimerval soon = {{0, 0}, {0, 20000}};
+    if (sigaltstack(&stack, NULL)) _exit(0);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    for (;;) computed++;
+}
+
+/* A signal's frame may be larger than an alternate stack: with AVX-512 it is. Then the signal is a
+ * fault, and nothing beneath that stack changes. */
+TEST(an_alternate_stack_that_is_too_small_faults) {
+    int status;
+    pid_t child = fork();
+    if (!child) interrupt_on_small_stack();
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    bool above = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    CHECK(above || (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV));
     return 0;
 }
 

@@ -6,13 +6,20 @@
 //!    a patched `syscall`  │
 //!                         ▼
 //!    entry/         dispatch, and the table of every system call
-//!    calls/         what each call does                signals/  delivery
-//!    schedule/      threads, tasks, workers, waits     show/     what is told
+//!    calls/         what each call does
+//!    workers/       what kernel threads do: the loop of a worker, helpers
+//!    signals/       delivery
 //!    descriptors/   what is known of them, readiness
+//!    objects/       the program's objects, and the jumps in them
+//!    show/          what is told
+//!    schedule/      threads, tasks, waits, and whose turn it is
 //!    kernel/        raw calls, the lock, memory
 //!   ─────────────────────────────────────────────────────────────────────
 //!          the kernel: a few threads
 //! ```
+//!
+//! A folder uses those beneath it and no other: `cargo xtask tidy` reads the order here. Where one
+//! beneath must call one above, the one above leaves a function there at the start.
 //!
 //! libc stays whole. libc's `pthread_create` makes the threads, and the locks are libc's. The
 //! engine answers only libc's system calls.
@@ -29,9 +36,11 @@ mod calls;
 mod descriptors;
 mod entry;
 mod kernel;
+mod objects;
 mod schedule;
 mod show;
 mod signals;
+mod workers;
 
 #[cfg_attr(engine_object, global_allocator)]
 static HEAP: kernel::memory::Heap = kernel::memory::Heap::new();

@@ -7,6 +7,7 @@
 //!   shape    a file: how it opens, how long and wide it is      modules   the modules of a crate
 //!   words    words that must not stand in some files            crates    crates and the workspace
 //!   plain    prose                                             guide     links, pages that are made
+//!   layers   the folders of a crate in layers
 //! ```
 //!
 //! Rules see a [`Tree`], never the disk: each rule is tested on a few lines of text. A file that
@@ -15,6 +16,7 @@
 
 mod crates;
 mod guide;
+mod layers;
 mod modules;
 mod plain;
 mod shape;
@@ -76,6 +78,11 @@ pub(crate) const RULES: &[Rule] = &[
     ),
     rule("direction", "dependencies between the crates point one way", crates::direction),
     rule("circles", "the modules of a crate do not import each other in circles", modules::circles),
+    rule(
+        "layers",
+        "the folders of a crate whose lib.rs gives their order use only those beneath",
+        layers::layers,
+    ),
     rule(
         "manifest",
         "a crate has a description and the workspace's lints, a published one keywords and categories too",

@@ -139,7 +139,7 @@ fn only_names_modules(source: &Source) -> bool {
 }
 
 /// The paths from the root that the source of `module` names, each with its offset.
-fn imported<'a>(module: &[&'a str], source: &'a Source) -> Vec<(usize, Vec<&'a str>)> {
+pub(super) fn imported<'a>(module: &[&'a str], source: &'a Source) -> Vec<(usize, Vec<&'a str>)> {
     let code = source.production();
     let inner = inner_modules(code);
     let mut found = Vec::new();

@@ -41,6 +41,9 @@ pub(super) struct Arguments {
     /// Print counters to standard error when the program ends
     #[arg(long, env = "DUALITY_RUN_STATS")]
     stats: bool,
+    /// Check the engine's own lists, queues and hand-overs at every step; slower, to find faults
+    #[arg(long, env = "DUALITY_RUN_ASSERTIONS")]
+    assertions: bool,
     /// Report system calls that kept all threads waiting for longer than this
     #[arg(long, value_name = "TIME", value_parser = parse_time, env = "DUALITY_RUN_STALL")]
     stall: Option<Duration>,
@@ -136,6 +139,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         tick: (!arguments.no_preempt).then_some(arguments.tick),
         stack_size: arguments.stack_size.map(|size| size as u64),
         stats: arguments.stats,
+        assertions: arguments.assertions,
         stall: arguments.stall,
         poller: arguments.poller,
         children: arguments.children,

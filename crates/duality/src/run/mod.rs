@@ -51,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) stack_size: Option<u64>,
     /// Print counters at the end.
     pub(crate) stats: bool,
+    /// Check the engine's own state at every step.
+    pub(crate) assertions: bool,
     /// Report calls that keep all threads waiting for longer than this.
     pub(crate) stall: Option<Duration>,
     pub(crate) poller: Poller,
@@ -117,7 +119,7 @@ fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
         setrlimit(Resource::Stack, Rlimit { current: Some(size), maximum: limit.maximum })?;
     }
     let mut variable = OsString::from(format!(
-        "fd={}:cores={}:uring={}:tick={}:stats={}:stall={}:children={}:signal={}:stack={stack_before}",
+        "fd={}:cores={}:uring={}:tick={}:stats={}:stall={}:children={}:signal={}:stack={stack_before}:assertions={}",
         library.as_raw_fd(),
         settings.cores,
         u8::from(settings.poller == Poller::Uring),
@@ -126,6 +128,7 @@ fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
         settings.stall.map_or(0, |stall| stall.as_millis()),
         u8::from(settings.children),
         settings.dump_signal.unwrap_or(0),
+        u8::from(settings.assertions),
     ));
     if let Some(folder) = &settings.cache {
         variable.push(":cache=");

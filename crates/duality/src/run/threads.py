@@ -4,7 +4,7 @@
     gdb -p PID -x FILE -ex "duality backtrace" -ex detach -batch      every thread; or: duality backtrace ID
 
 `duality run --gdb-script` prints this file. The script reads the structure that
-`crates/engine/src/show/inspection.rs` describes.
+`crates/engine/src/schedule/inspection.rs` describes.
 """
 
 import struct

@@ -4,12 +4,12 @@
 //! A helper costs some microseconds, most of them for two switches. Each call here has a form that
 //! fails at once where it would wait.
 
-use crate::entry::frame::Frame;
+use crate::kernel::frame::Frame;
 use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, EAGAIN, ETIMEDOUT, error, failed, sys};
 use crate::kernel::user;
-use crate::schedule::helpers::{Interrupted, offload};
-use crate::schedule::pump::count_call;
+use crate::workers::helpers::{Interrupted, offload};
+use crate::workers::pump::count_call;
 
 /// Makes the call with other arguments at first. A helper makes the call itself if the result is
 /// `would_wait`.

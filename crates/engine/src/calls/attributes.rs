@@ -4,11 +4,11 @@
 //! If the program has one thread, the kernel decides, and all workers get the same. If it has
 //! several, the functions here decide as the kernel would.
 
-use crate::entry::frame::Frame;
 use crate::kernel::attributes::{
     ATTR_FLAGS, ATTR_NICE, ATTR_POLICY, ATTR_PRIORITY, ATTR_SHARE, ATTR_WORDS, Attributes, Policy,
     SCHED_DEADLINE, SCHED_FLAG_RESET_ON_FORK, SELF, WHO_PROCESS,
 };
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{self, Arguments, EINVAL, failed, sys};
 use crate::kernel::user;

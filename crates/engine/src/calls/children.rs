@@ -1,14 +1,14 @@
 //! Waiting for child processes.
 
-use crate::entry::frame::Frame;
+use crate::kernel::disposition::bit;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{BEGIN, RESTART, error, failed, sys};
 use crate::kernel::user;
-use crate::schedule::helpers::{Interrupted, offload};
 use crate::schedule::thread::Pending;
 use crate::schedule::worker::current;
-use crate::signals::disposition::bit;
+use crate::workers::helpers::{Interrupted, offload};
 
 /// wait4(2)
 pub(crate) fn wait4(frame: &mut Frame) -> isize {

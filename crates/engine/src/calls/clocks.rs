@@ -1,7 +1,7 @@
 //! The processor time of threads: clock_gettime(2), clock_getres(2), getrusage(2).
 
-use crate::entry::frame::Frame;
 use crate::kernel::clock::{Nanoseconds, timespec};
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::failed;
 use crate::kernel::user;

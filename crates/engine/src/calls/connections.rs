@@ -3,15 +3,15 @@
 use crate::calls::transfer::{attempt, done_before};
 use crate::descriptors::facts;
 use crate::descriptors::registry::{self, Descriptor, Direction, Kind};
-use crate::entry::frame::Frame;
 use crate::kernel::clock::{NEVER, Nanoseconds};
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::{self, EAGAIN, EINTR, RESTART, SUSPENDED, error, failed, sys};
 use crate::kernel::user;
-use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
-use crate::schedule::pump::count_call;
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::current;
+use crate::workers::helpers::{Interrupted, offload, offload_on_kept};
+use crate::workers::pump::count_call;
 
 /// accept(2) and accept4(2)
 pub(crate) fn accept(frame: &mut Frame) -> isize {

@@ -1,14 +1,14 @@
 //! Users and groups. The kernel keeps them for each kernel thread, but programs mean them for the
 //! process.
 
-use crate::entry::frame::Frame;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::{Guarded, Locked, lock};
 use crate::kernel::sys::{failed, sys};
 use crate::schedule::every_worker;
-use crate::schedule::helpers;
 use crate::schedule::scheduler;
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::worker::current;
+use crate::workers::helpers;
 
 /// A change of credentials that libc has announced to every thread (setuid(2) and its likes). Each
 /// thread then makes the same call.
@@ -63,8 +63,9 @@ pub(crate) fn credentials(frame: &mut Frame) -> isize {
     drop(locked);
     let result = frame.pass();
     if !failed(result) {
-        helpers::retire();
         every_worker::everywhere(frame.number(), frame.arguments());
+        // Before this, another worker may have started a helper that has its old user.
+        helpers::retire();
     }
     let mut locked = lock();
     let broadcast = BROADCAST.of(&mut locked);

@@ -8,17 +8,17 @@ use crate::calls::task_folder;
 use crate::descriptors::closed;
 use crate::descriptors::engine_files;
 use crate::descriptors::facts;
-use crate::descriptors::poll_node::PollNode;
 use crate::descriptors::registry::{self, Descriptor, Kind};
-use crate::entry::frame::Frame;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
 use crate::kernel::user;
-use crate::schedule::helpers::{self, Interrupted, offload, offload_until};
-use crate::schedule::in_place;
+use crate::schedule::poll_node::PollNode;
 use crate::schedule::thread::{self, MAIN, is_ours};
 use crate::schedule::worker::current;
+use crate::workers::helpers::{self, Interrupted, offload, offload_until};
+use crate::workers::in_place;
 
 /// socket(2)
 pub(crate) fn socket(frame: &mut Frame) -> isize {

@@ -11,97 +11,25 @@ use libc::{
     FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAITERS, FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP,
 };
 
+use crate::calls::buckets::{first_at, insert, next_at, remove};
 use crate::calls::shared_memory;
-use crate::entry::frame::Frame;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
-use crate::kernel::lock::{Guarded, Held, Locked, Setting, lock};
+use crate::kernel::frame::Frame;
+use crate::kernel::lock::{Locked, Setting, lock};
 use crate::kernel::sys::{
     self, EAGAIN, EFAULT, EINTR, EINVAL, ENOSYS, ETIMEDOUT, RESTART, error, sys,
 };
 use crate::kernel::user;
-use crate::schedule::helpers::{Interrupted, offload};
 use crate::schedule::scheduler::{park, wake};
 use crate::schedule::thread::{self, MAIN, ThreadRef, is_ours};
-use crate::schedule::waiter::{Reason, WaiterRef};
+use crate::schedule::waiter::Reason;
 use crate::schedule::worker::current;
-
-const BUCKETS: usize = 1 << 14;
-
-#[derive(Clone, Copy)]
-struct Bucket {
-    first: Option<WaiterRef>,
-    last: Option<WaiterRef>,
-}
-
-static TABLE: Guarded<[Bucket; BUCKETS]> =
-    Guarded::new([const { Bucket { first: None, last: None } }; BUCKETS]);
+use crate::workers::helpers::{Interrupted, offload};
 
 /// A wait without a set of bits takes every wake.
 pub(crate) const ANY: u32 = u32::MAX;
 /// Waiters for a lock with priority inheritance, which no ordinary wake reaches.
 const OWNERSHIP: u32 = 0;
-
-fn bucket_of(locked: &mut Locked, key: usize) -> (&mut Bucket, Held<'_>) {
-    let hash = (key >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
-    let (table, held) = TABLE.with_cells(locked);
-    (&mut table[hash % BUCKETS], held)
-}
-
-/// Puts a waiter at the end of the bucket of `key`.
-pub(crate) fn insert(locked: &mut Locked, waiter: WaiterRef, key: usize, bits: u32) {
-    let (bucket, held) = bucket_of(locked, key);
-    waiter.futex_key.set(held, key);
-    waiter.futex_bits.set(held, bits);
-    waiter.futex_queued.set(held, true);
-    waiter.futex_next.set(held, None);
-    waiter.futex_previous.set(held, bucket.last);
-    match bucket.last {
-        Some(last) => last.futex_next.set(held, Some(waiter)),
-        None => bucket.first = Some(waiter),
-    }
-    bucket.last = Some(waiter);
-}
-
-/// Takes a waiter out of its bucket, if it is in one.
-pub(crate) fn remove(locked: &mut Locked, waiter: WaiterRef) {
-    let held = locked.held();
-    if !waiter.futex_queued.replace(held, false) {
-        return;
-    }
-    let key = waiter.futex_key.get(held);
-    let (bucket, held) = bucket_of(locked, key);
-    let (previous, next) = (waiter.futex_previous.get(held), waiter.futex_next.get(held));
-    match previous {
-        Some(previous) => previous.futex_next.set(held, next),
-        None => bucket.first = next,
-    }
-    match next {
-        Some(next) => next.futex_previous.set(held, previous),
-        None => bucket.last = previous,
-    }
-}
-
-/// The first waiter at `key`.
-fn first_at(locked: &mut Locked, key: usize) -> Option<WaiterRef> {
-    let (bucket, held) = bucket_of(locked, key);
-    from(held, bucket.first, key)
-}
-
-/// The next waiter at `key`, after `waiter`.
-fn next_at(held: Held<'_>, waiter: WaiterRef, key: usize) -> Option<WaiterRef> {
-    from(held, waiter.futex_next.get(held), key)
-}
-
-/// The first waiter at `key`, from `waiter` on.
-fn from(held: Held<'_>, mut waiter: Option<WaiterRef>, key: usize) -> Option<WaiterRef> {
-    while let Some(candidate) = waiter {
-        if candidate.futex_key.get(held) == key {
-            return waiter;
-        }
-        waiter = candidate.futex_next.get(held);
-    }
-    None
-}
 
 /// The key of waiters for a word. As in the kernel, a wait that says that the word is private does
 /// not meet a wake that does not. Converted programs have the lowest bit for keys of their own.
@@ -243,6 +171,7 @@ fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
     thread.waits_for.set(word);
     insert(&mut locked, thread, key_of(word, operation), bits);
     let reason = park(&mut locked, deadline);
+    assert!(thread.waits_for.get() == word, "a thread goes on from another word's wait");
     // If a wake comes together with a signal or the deadline, the wake counts.
     let woken = !thread.futex_queued.get(locked.held());
     remove(&mut locked, thread);
@@ -405,6 +334,7 @@ fn hand_on(locked: &mut Locked, key: usize, flags: u32) -> Result<(), isize> {
         return Ok(());
     };
     remove(locked, heir);
+    assert!(heir.home().is_none(), "a task inherits a lock of threads");
     let more = first_at(locked, key).is_some();
     let waiters = if more { FUTEX_WAITERS } else { 0 };
     user::write(key, &(thread::of(heir).id.get() as u32 | waiters | flags))?;
@@ -479,18 +409,5 @@ pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
     wake_any_kind(locked, word, i32::MAX);
     if shared_memory::contains(locked, word) {
         sys!(SYS_futex, word, FUTEX_WAKE, 1);
-    }
-}
-
-/// Called in the child of a fork: no task waits.
-pub(crate) fn forget_tasks(locked: &mut Locked) {
-    for index in 0..BUCKETS {
-        let mut next = TABLE.of(locked)[index].first;
-        while let Some(waiter) = next {
-            next = waiter.futex_next.get(locked.held());
-            if waiter.home().is_some() {
-                remove(locked, waiter);
-            }
-        }
     }
 }

@@ -1,13 +1,13 @@
 //! The calls about memory: memory that other processes share, and code that arrives later.
 
 use crate::calls::shared_memory::{self, pages};
-use crate::entry::frame::Frame;
-use crate::entry::patching;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{error, failed, sys};
-use crate::schedule::pump;
+use crate::objects::patching;
 use crate::schedule::stacks::{self, STACKS};
+use crate::workers::pump;
 
 /// mmap(2)
 pub(crate) fn mmap(frame: &mut Frame) -> isize {

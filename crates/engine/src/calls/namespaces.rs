@@ -1,12 +1,12 @@
 //! Namespaces and keys, which the kernel keeps for each kernel thread: unshare(2), setns(2),
 //! keyctl(2).
 
-use crate::entry::frame::Frame;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::{EINVAL, failed, sys};
-use crate::schedule::helpers::{self, Interrupted, offload};
-use crate::schedule::more_workers;
 use crate::schedule::thread;
+use crate::workers::helpers::{self, Interrupted, offload};
+use crate::workers::more_workers;
 
 /// unshare(2) and setns(2). The kernel refuses some of these calls if the process has several
 /// threads. Helpers that exist keep the old namespaces, so they take no more calls.

@@ -5,20 +5,20 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::calls::masked;
 use crate::descriptors::closed;
-use crate::descriptors::edges::Seen;
-use crate::descriptors::poll_node::PollNode;
 use crate::descriptors::registry::{self, Direction};
-use crate::entry::frame::Frame;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::{self, EINTR, EINVAL, RESTART, SUSPENDED, sys};
 use crate::kernel::user;
-use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
-use crate::schedule::in_place;
-use crate::schedule::pump::{self, count_call, give_turn};
+use crate::schedule::edges::Seen;
+use crate::schedule::poll_node::PollNode;
 use crate::schedule::scheduler::park;
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::{current, first_deadline, waiter};
+use crate::workers::helpers::{Interrupted, offload, offload_on_kept};
+use crate::workers::in_place;
+use crate::workers::pump::{self, count_call, give_turn};
 
 /// How long a call may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use crate::calls::transfer::attempt;
 use crate::descriptors::registry::{self, Kind};
-use crate::entry::frame::Frame;
-use crate::schedule::helpers::{Interrupted, offload};
+use crate::kernel::frame::Frame;
+use crate::workers::helpers::{Interrupted, offload};
 
 /// pread64(2), pwrite64(2), preadv(2), pwritev(2)
 pub(crate) fn at_offset(frame: &mut Frame) -> isize {

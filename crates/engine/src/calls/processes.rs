@@ -4,21 +4,21 @@ use alloc::vec::Vec;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::calls::buckets;
 use crate::calls::credentials;
 use crate::calls::futex;
 use crate::descriptors::closed;
 use crate::descriptors::engine_files;
 use crate::descriptors::registry;
-use crate::entry::frame::{Frame, duality_thread_start, initial_context};
-use crate::entry::settings;
+use crate::kernel::frame::{Frame, duality_thread_start, initial_context};
 use crate::kernel::lock::{Held, Locked, lock};
+use crate::kernel::settings;
+use crate::kernel::stats;
 use crate::kernel::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
 use crate::kernel::user;
 use crate::schedule::attributes;
-use crate::schedule::helpers;
 use crate::schedule::idle;
 use crate::schedule::loops;
-use crate::schedule::more_workers;
 use crate::schedule::scheduler;
 use crate::schedule::stacks::STACKS;
 use crate::schedule::thread::{self, MAIN, THREADS, Thread, ThreadRef};
@@ -26,10 +26,11 @@ use crate::schedule::ticks;
 use crate::schedule::waiter::State;
 use crate::schedule::worker::{self, current, worker};
 use crate::show::report;
-use crate::show::stats;
 use crate::signals::flood;
 use crate::signals::handling;
 use crate::signals::masks;
+use crate::workers::helpers;
+use crate::workers::more_workers;
 
 const THREAD_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
 const VM: u64 = libc::CLONE_VM as u64;
@@ -302,13 +303,13 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
     scheduler::reset_after_fork(locked);
     if loops::exist(locked) {
         loops::reset_after_fork(locked);
-        futex::forget_tasks(locked);
+        buckets::forget_tasks(locked);
     }
     idle::reset_after_fork(locked);
     more_workers::reset_after_fork(locked);
     let others: Vec<ThreadRef> = thread::all(locked).filter(|other| !other.is(thread)).collect();
     for other in others {
-        futex::remove(locked, other);
+        buckets::remove(locked, other);
         thread::remove(locked, other);
     }
     attributes::become_child(locked, thread);
@@ -369,7 +370,8 @@ pub(crate) fn execve(frame: &mut Frame) -> isize {
     // The new program inherits this thread's signal mask.
     let mask = current().mask.get();
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &mask, 0, 8);
-    let result = if settings::follows_exec() { execve_with_engine(frame) } else { frame.pass() };
+    let follows = settings::follows_exec(MAIN.id.get());
+    let result = if follows { execve_with_engine(frame) } else { frame.pass() };
     masks::adopt();
     result
 }

@@ -11,13 +11,13 @@ use libc::POLLIN;
 use crate::descriptors::facts;
 use crate::descriptors::registry::{self, Direction};
 use crate::descriptors::ring;
-use crate::entry::frame::Frame;
 use crate::kernel::clock::NEVER;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::{self, EFAULT, EINTR, EINVAL, failed, sys};
 use crate::kernel::user;
-use crate::schedule::helpers::{Interrupted, offload};
 use crate::schedule::waiter::Reason;
+use crate::workers::helpers::{Interrupted, offload};
 
 const IOPOLL: u32 = 1 << 0;
 const COOP_TASKRUN: u32 = 1 << 8;

@@ -5,8 +5,8 @@
 //! describe the wrong kernel thread. So the engine takes the registration back, and glibc asks the
 //! kernel instead.
 
-use crate::entry::frame::duality_rseq_offset;
-use crate::entry::settings;
+use crate::kernel::frame::duality_rseq_offset;
+use crate::kernel::settings;
 use crate::kernel::sys::{failed, sys};
 use crate::schedule::thread::MAIN;
 

@@ -8,12 +8,12 @@ use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLPRI};
 use crate::calls::masked;
 use crate::calls::polling::{LIMITS_STAY, Limit, MOST, park_for_all, write_back};
 use crate::descriptors::registry;
-use crate::entry::frame::Frame;
 use crate::kernel::clock;
+use crate::kernel::frame::Frame;
 use crate::kernel::sys::{self, EINTR, EINVAL, SUSPENDED, failed, sys};
 use crate::kernel::user;
-use crate::schedule::pump::{count_call, give_turn};
 use crate::schedule::waiter::Reason;
+use crate::workers::pump::{count_call, give_turn};
 
 /// select(2)
 pub(crate) fn select(frame: &mut Frame) -> isize {

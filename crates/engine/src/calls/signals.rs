@@ -7,24 +7,24 @@ use crate::calls::files;
 use crate::calls::masked;
 use crate::calls::threads;
 use crate::descriptors::registry::{self, Direction, Kind};
-use crate::entry::frame::{Frame, duality_resume};
 use crate::kernel::clock::{self, NEVER};
+use crate::kernel::disposition::{Action, FIRST_QUEUED, bit};
+use crate::kernel::frame::{Frame, duality_resume};
+use crate::kernel::info;
 use crate::kernel::lock::lock;
 use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
 use crate::kernel::user;
+use crate::schedule::context::{Context, on_alternate};
 use crate::schedule::scheduler::park;
 use crate::schedule::thread::{self, MAIN, NO_STACK, Pending, ThreadRef, is_ours};
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::{current, worker};
-use crate::signals::context::{Context, on_alternate};
-use crate::signals::disposition::{Action, FIRST_QUEUED, bit};
 use crate::signals::flood;
 use crate::signals::handling::{
     self, act_by_default, add_pending, install, process_bits, set_mask, take_pending,
     take_process_signal,
 };
-use crate::signals::info;
 use crate::signals::masks;
 
 /// The signal by which libc announces a change of credentials to every thread.

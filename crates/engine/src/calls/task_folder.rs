@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use crate::descriptors::facts;
 use crate::descriptors::registry;
-use crate::entry::frame::Frame;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::{EINVAL, failed, sys};
 use crate::kernel::user;

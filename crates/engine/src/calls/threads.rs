@@ -4,15 +4,15 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::calls::attributes;
 use crate::descriptors::ring;
-use crate::entry::frame::Frame;
-use crate::entry::settings;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::{Locked, lock};
+use crate::kernel::settings;
 use crate::kernel::sys::{self, EINVAL, failed, sys};
 use crate::kernel::user;
 use crate::schedule::every_worker;
-use crate::schedule::helpers;
 use crate::schedule::thread::{self, MAIN, ThreadRef, is_ours};
 use crate::schedule::worker::{current, worker};
+use crate::workers::helpers;
 
 /// gettid(2)
 pub(crate) fn gettid(_: &mut Frame) -> isize {
@@ -96,8 +96,8 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
         option if OF_CREDENTIALS.contains(&option) => {
             let result = frame.pass();
             if !failed(result) {
-                helpers::retire();
                 every_worker::everywhere(frame.number(), frame.arguments());
+                helpers::retire();
             }
             result
         }

@@ -8,12 +8,12 @@
 use alloc::vec::Vec;
 
 use crate::descriptors::facts;
-use crate::descriptors::poll_node::PollNode;
 use crate::descriptors::registry::get;
 use crate::descriptors::ring;
 use crate::descriptors::spare_numbers::out_of_the_way;
 use crate::kernel::lock::{Guarded, Locked, lock};
 use crate::kernel::sys::sys;
+use crate::schedule::poll_node::PollNode;
 use crate::schedule::task::{Task, TaskRef};
 use crate::schedule::worker::current;
 
@@ -73,7 +73,9 @@ pub(crate) fn for_waiters(number: usize) -> bool {
         // A descriptor that epoll refuses is always ready.
         let _ready = other.register(kept);
     }
-    KEPT.of(&mut locked).push(Kept { number: kept, users: users + polls });
+    let all = KEPT.of(&mut locked);
+    assert!(all.iter().all(|other| other.number != kept), "a descriptor is kept twice");
+    all.push(Kept { number: kept, users: users + polls });
     true
 }
 
@@ -93,6 +95,7 @@ pub(crate) fn goes_on_with(number: usize) -> Option<usize> {
 pub(crate) fn give_back(locked: &mut Locked, number: usize) {
     let all = KEPT.of(locked);
     let Some(place) = all.iter().position(|kept| kept.number == number) else { return };
+    assert!(all[place].users > 0, "a descriptor is kept for no call");
     all[place].users -= 1;
     if all[place].users == 0 {
         all.swap_remove(place);

@@ -1,10 +1,10 @@
 //! Opens and closes the engine's own descriptors, under numbers that the program does not use.
 
-use crate::descriptors::bell::{BELL, BELL_DATA, EPOLL};
 use crate::descriptors::ring;
 use crate::descriptors::spare_numbers::out_of_the_way;
-use crate::entry::settings;
+use crate::kernel::bell::{BELL, BELL_DATA, EPOLL};
 use crate::kernel::lock::{Locked, Setting};
+use crate::kernel::settings;
 use crate::kernel::sys::{failed, sys};
 
 /// Opens the engine's own descriptors, out of the program's way.

@@ -1,21 +1,17 @@
 //! The engine's knowledge of the program's descriptors, and of their readiness.
 //!
 //! ```text
-//!   registry, facts, mode ─▶ edges ◀─ registration: epoll     ring, request, receive: io_uring
-//!   poll_node: several at once    closed: files that outlive their number
-//!   engine_files, spare_numbers, bell: the engine's own
+//!   registry, facts, mode ◀─ registration: epoll     ring, request: io_uring
+//!   closed: files that outlive their number
+//!   engine_files, spare_numbers: the engine's own
 //! ```
 //!
 //! This module wakes waiters by `schedule`, and knows no system call of the program.
 
-pub(crate) mod bell;
 pub(crate) mod closed;
-pub(crate) mod edges;
 pub(crate) mod engine_files;
 pub(crate) mod facts;
 pub(crate) mod mode;
-pub(crate) mod poll_node;
-pub(crate) mod receive;
 pub(crate) mod registration;
 pub(crate) mod registry;
 pub(crate) mod request;

@@ -2,15 +2,15 @@
 
 use libc::{EPOLLET, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
-use crate::descriptors::bell::EPOLL;
-use crate::descriptors::edges::{Seen, Side};
 use crate::descriptors::facts;
 use crate::descriptors::registry::{Descriptor, Direction};
+use crate::kernel::bell::EPOLL;
 use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::Locked;
 use crate::kernel::sys::{self, error, failed, sys};
+use crate::schedule::edges::{Seen, Side};
 use crate::schedule::scheduler::park;
-use crate::schedule::waiter::Reason;
+use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::{current, waiter};
 
 impl Descriptor {
@@ -92,6 +92,8 @@ impl Descriptor {
             Reason::Suspended => self.keep_task(side),
             Reason::Woken | Reason::TimedOut | Reason::Interrupted => side.remove(locked, waiter),
         }
+        let waits = waiter.state.get(locked.held()) == State::Parked;
+        assert!(waits == (reason == Reason::Suspended), "a call goes on before its wait is over");
         reason
     }
 

@@ -8,16 +8,16 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering}
 
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
-use crate::descriptors::edges::{Seen, Side};
 use crate::descriptors::engine_files;
 use crate::descriptors::facts;
-use crate::descriptors::poll_node::{PollList, PollNode};
 use crate::descriptors::spare_numbers::MOST_DESCRIPTORS;
 use crate::kernel::cells::Relaxed;
 use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::{self, Locked, Setting, lock};
 use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, SUSPENDED, failed, sys};
+use crate::schedule::edges::{Seen, Side};
+use crate::schedule::poll_node::{PollList, PollNode};
 use crate::schedule::scheduler::wake;
 use crate::schedule::waiter::{Reason, State};
 
@@ -323,7 +323,8 @@ impl Descriptor {
             sys!(SYS_sched_yield);
         }
         let result = call();
-        self.busy.store(false, Ordering::Release);
+        let was_busy = self.busy.swap(false, Ordering::Release);
+        assert!(was_busy, "two workers made a call that one may make at a time");
         result
     }
 

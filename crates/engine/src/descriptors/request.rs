@@ -33,10 +33,11 @@ impl Request {
 
 /// Handles the completion of a request.
 pub(crate) fn ended(locked: &mut Locked, request: usize, result: i32) {
-    // SAFETY: the ring has the address from `descriptors/receive.rs`, where the stack frame lives
+    // SAFETY: the ring has the address from `calls/receive.rs`, where the stack frame lives
     // until `done` is set. Each request has one completion.
     let request = unsafe { &*(request as *const Request) };
     let thread = request.thread;
+    assert!(!request.is_done(), "a request has two completions");
     request.result.set(result);
     request.done.store(true, Ordering::Release);
     wake(locked, thread, Reason::Woken);

@@ -21,9 +21,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::descriptors::request;
 use crate::descriptors::spare_numbers::out_of_the_way;
-use crate::entry::settings;
 use crate::kernel::lock::{Guarded, Locked, Setting};
 use crate::kernel::plain::Plain;
+use crate::kernel::settings;
 use crate::kernel::sys::{self, EAGAIN, EINTR, EINVAL, ENOSYS, error, failed, sys};
 use crate::show::report::say;
 
@@ -254,6 +254,7 @@ fn push(locked: &mut Locked, submission: Submission) {
     if ring.submissions.length() > ring.submissions.mask {
         flush(locked);
     }
+    assert!(ring.submissions.length() <= ring.submissions.mask, "a full queue gets more");
     let tail = ring.submissions.tail.load(Ordering::Relaxed);
     // SAFETY: the mask keeps the index inside the entries. The queue is not full, so the kernel has
     // taken the former entry of this place. The caller holds the lock.
@@ -424,6 +425,7 @@ fn next(locked: &mut Locked) -> Option<Event> {
             IGNORED => {}
             EPOLL_DATA => return Some(Event::Epoll),
             data => {
+                assert!(ring.under_way > 0, "a completion comes without a request");
                 ring.under_way -= 1;
                 return Some(Event::Ended(data as usize, done.result));
             }

@@ -3,25 +3,27 @@
 use core::sync::atomic::Ordering;
 
 use crate::calls::processes;
-use crate::calls::tasks;
-use crate::entry::frame::Frame;
-use crate::entry::settings;
 use crate::entry::table::{self, CLASSES, Class};
+use crate::entry::tasks;
+use crate::kernel::assertions::check;
 use crate::kernel::clock;
-use crate::kernel::lock::Locked;
+use crate::kernel::frame::Frame;
+use crate::kernel::lock::{self, Locked, lock};
+use crate::kernel::settings;
+use crate::kernel::stats;
 use crate::kernel::sys::{BEGIN, RESTART, sys};
-use crate::schedule::helpers::{Interrupted, offload};
-use crate::schedule::pump;
+use crate::kernel::undelivered;
+use crate::schedule::context::Context;
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::ticks;
+use crate::schedule::waiter::State;
 use crate::schedule::worker::{HANDLER_ENTERED, Worker, current, set_in_engine, worker};
 use crate::show::report;
-use crate::show::stats;
-use crate::signals::context::Context;
 use crate::signals::delivery;
 use crate::signals::flood;
 use crate::signals::masks;
-use crate::signals::undelivered;
+use crate::workers::helpers::{Interrupted, offload};
+use crate::workers::pump;
 
 /// Executes a call of the program; called by the entry alone.
 pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
@@ -77,6 +79,7 @@ pub(crate) extern "C" fn make_aside() {
 #[inline(always)]
 fn execute(frame: &mut Frame, worker: &Worker) -> isize {
     let thread = worker.current.get();
+    check!(begins_well(frame, worker), "a call begins in the wrong state");
     thread.call.set(frame.rax as u32);
     thread.place.set(&raw const *frame as usize);
     match CLASSES.get(frame.rax) {
@@ -89,6 +92,23 @@ fn execute(frame: &mut Frame, worker: &Worker) -> isize {
         None if tasks::is_ours(frame.rax) => tasks::call(frame),
         None => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
     }
+}
+
+/// What holds when a call of the program arrives, and when its thread goes back. The engine has its
+/// mark, this worker does not hold the lock, and the thread runs.
+fn begins_well(frame: &Frame, worker: &Worker) -> bool {
+    let aligned = (&raw const *frame as usize).is_multiple_of(16);
+    aligned && frame.rip == frame.after && is_in_turn(worker)
+}
+
+fn is_in_turn(worker: &Worker) -> bool {
+    if worker.vfork_parent.get() != 0 || processes::MEMORY_IS_SHARED.load(Ordering::Relaxed) {
+        // Another process, which uses this worker too, may change its mark at any time.
+        return true;
+    }
+    let thread = worker.current.get();
+    let free = worker.is_in_engine() && !lock::is_held_here();
+    free && thread.state.get(lock().held()) == State::Running
 }
 
 /// Executes a call, and reports it if it took too long.
@@ -127,6 +147,7 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
         end_turn();
     }
     let thread = current();
+    check!(is_in_turn(worker()), "a call ends in the wrong state");
     loop {
         // From here on, a signal may move the thread to another worker.
         set_in_engine(false);
@@ -150,6 +171,7 @@ fn finish_with_mark(frame: &mut Frame, mut result: isize) -> Outcome {
         end_turn();
     }
     let thread = current();
+    check!(is_in_turn(worker()), "a call beside the thread's stack ends in the wrong state");
     loop {
         // From here on, each signal leaves a mark.
         worker().attention.store(0, Ordering::Relaxed);
@@ -179,6 +201,7 @@ fn is_quiet(thread: ThreadRef, result: isize) -> bool {
 /// kernel must block from then on. The entry calls this function again if a signal comes before the
 /// thread has gone on.
 pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
+    check!(is_in_turn(worker()), "a thread goes on from a frame in the wrong state");
     current().place.set(&raw const *context as usize + 1);
     let entered = worker().attention.swap(0, Ordering::Relaxed) & HANDLER_ENTERED != 0;
     if ticks::turn_is_over(worker()) {

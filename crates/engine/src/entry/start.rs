@@ -3,25 +3,26 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::HEAP;
-use crate::calls::{futex, rseq};
+use crate::calls::{futex, processes, rseq};
 use crate::descriptors::engine_files;
 use crate::descriptors::registry;
-use crate::entry::frame::duality_entry;
-use crate::entry::patching;
-use crate::entry::settings;
 use crate::entry::table;
 use crate::kernel::clock;
-use crate::kernel::lock::lock;
+use crate::kernel::frame::duality_entry;
+use crate::kernel::lock::{self, lock};
+use crate::kernel::settings;
 use crate::kernel::sys::{self, sys};
-use crate::schedule::more_workers;
+use crate::objects::patching;
+use crate::schedule::context::stack_pointer;
+use crate::schedule::inspection;
 use crate::schedule::thread::{MAIN, THREADS};
 use crate::schedule::waiter::State;
 use crate::schedule::worker::{FIRST, set_in_engine};
 use crate::show::dump;
-use crate::show::inspection;
 use crate::show::report::{self, say};
-use crate::signals::context::stack_pointer;
 use crate::signals::handling;
+use crate::workers::more_workers;
+use crate::workers::pump;
 
 /// Entries of the auxiliary vector (getauxval(3)).
 const AT_SYSINFO_EHDR: usize = 33;
@@ -30,7 +31,7 @@ const AT_HWCAP2: usize = 26;
 const FSGSBASE: usize = 2;
 
 /// The address at which a converted program enters the engine with its own calls
-/// (`calls/tasks.rs`). Zero until the engine has been started.
+/// (`entry/tasks.rs`). Zero until the engine has been started.
 #[cfg_attr(engine_object, unsafe(export_name = "duality_engine_entry"))]
 pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
 
@@ -42,7 +43,7 @@ pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
 pub unsafe extern "C" fn start(_count: usize, arguments: *mut *mut u8, environment: *mut *mut u8) {
     // This call comes before the array is shortened. SAFETY: the caller keeps the promise above.
     let auxiliary = unsafe { auxiliary_vector(environment) };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller gives the array of the process, and nothing else uses it yet.
     if unsafe { settings::take(environment) }.is_none() {
         return;
     }
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn duality_engine_start(
     vdso: usize,
     capabilities: usize,
 ) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller gives a text that ends with a zero.
     let given = unsafe { core::ffi::CStr::from_ptr(settings) };
     settings::read(given.to_bytes());
     futex::have_one_kind();
@@ -90,6 +91,7 @@ fn begin(vdso: usize, capabilities: usize, stack_high: usize) {
     }
     clock::find(vdso);
     FIRST.adopt();
+    lock::know_workers();
     set_in_engine(true);
     MAIN.set_stack(stack_high.saturating_sub(longest_stack())..stack_high);
     let ready = prepare();
@@ -168,6 +170,7 @@ fn prepare() -> Result<(), isize> {
     let mut clear_id = 0usize;
     sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &mut clear_id);
     MAIN.clear_id.set(clear_id);
+    pump::FINISH_THREAD.set(Some(processes::finish_thread));
     report::DUMP.set(Some(dump::dump));
     report::NAMES.set(Some(table::name));
     more_workers::prepare()?;

@@ -10,9 +10,9 @@ use crate::calls::{
     namespaces, polling, positioned, processes, rings, select, signals, task_folder, threads,
     transfer,
 };
-use crate::entry::frame::Frame;
-use crate::schedule::helpers::Interrupted::{self, Fails, Never, Restarts};
-use crate::show::stats::NUMBERS;
+use crate::kernel::frame::Frame;
+use crate::kernel::stats::NUMBERS;
+use crate::workers::helpers::Interrupted::{self, Fails, Never, Restarts};
 
 use Class::{Direct, Emulated, Offloaded};
 

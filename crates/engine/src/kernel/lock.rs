@@ -7,10 +7,12 @@
 //! The second worker activates the lock (`share`). A worker that finds the lock taken spins for a
 //! moment, then sleeps.
 
+use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
+use crate::kernel::assertions::{self, check};
 use crate::kernel::lock_counts as counts;
 use crate::kernel::sys::sys;
 
@@ -37,9 +39,11 @@ static OWED: AtomicU32 = AtomicU32::new(0);
 /// The function that makes these calls.
 static AFTER_RELEASE: Setting<Option<fn(u32)>> = Setting::new(None);
 
-/// Whether a proof exists. Builds with assertions check this, because with one worker nothing else
-/// would prevent a second proof.
-static IS_PROVEN: AtomicBool = AtomicBool::new(false);
+/// The worker that has the proof, or zero without a proof. The costly assertions keep this word,
+/// because with one worker nothing else would prevent a second proof.
+static HOLDER: AtomicUsize = AtomicUsize::new(0);
+/// Each kernel thread that takes the lock has a worker.
+static WORKERS_EXIST: AtomicBool = AtomicBool::new(false);
 
 /// Takes the lock.
 #[inline(always)]
@@ -58,6 +62,8 @@ pub(crate) fn is_shared() -> bool {
 
 /// Makes the lock real, before the second worker starts.
 pub(crate) fn share(_: &mut Locked, before_release: fn(&mut Locked), after_release: fn(u32)) {
+    assert!(!is_shared(), "the lock is shared already");
+    assert!(OWED.load(Ordering::Relaxed) == 0, "calls are due that no release would make");
     STATE.store(HELD, Ordering::Relaxed);
     BEFORE_RELEASE.set(Some(before_release));
     AFTER_RELEASE.set(Some(after_release));
@@ -73,6 +79,39 @@ pub(crate) fn unshare(_: &mut Locked) {
     STATE.store(FREE, Ordering::Relaxed);
     ATTENTION.store(false, Ordering::Relaxed);
     OWED.store(0, Ordering::Relaxed);
+}
+
+/// Whether this worker holds the lock. Only the costly assertions know.
+pub(crate) fn is_held_here() -> bool {
+    HOLDER.load(Ordering::Relaxed) == this_worker()
+}
+
+#[cold]
+fn become_holder() {
+    let before = HOLDER.swap(this_worker(), Ordering::Relaxed);
+    assert!(before == 0, "the lock is held already");
+}
+
+#[cold]
+fn stop_holding() {
+    assert!(is_held_here(), "another worker took the lock than the one that releases it");
+    HOLDER.store(0, Ordering::Relaxed);
+}
+
+/// Called when the first worker exists, and the processor is known to be able to name it.
+pub(crate) fn know_workers() {
+    WORKERS_EXIST.store(true, Ordering::Relaxed);
+}
+
+/// What distinguishes the worker that executes this: the address in `gs`, which is not zero.
+fn this_worker() -> usize {
+    let address: usize;
+    if !WORKERS_EXIST.load(Ordering::Relaxed) {
+        return 1;
+    }
+    // SAFETY: reads a register; the start has checked that the instruction is allowed.
+    unsafe { asm!("rdgsbase {}", out(reg) address, options(nomem, nostack, preserves_flags)) };
+    address
 }
 
 /// Has the scheduler look, before the lock is released, whether another worker is needed.
@@ -145,7 +184,9 @@ fn release(locked: &mut Locked) {
         counts::released();
     }
     locked.withdraw();
-    if STATE.swap(FREE, Ordering::Release) == AWAITED {
+    let before = STATE.swap(FREE, Ordering::Release);
+    assert!(before != FREE, "the lock was free before its release");
+    if before == AWAITED {
         let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         sys!(SYS_futex, &STATE, flags, 1);
     }
@@ -166,23 +207,29 @@ impl Drop for Locked {
 impl Locked {
     #[inline(always)]
     fn prove() -> Self {
-        debug_assert!(!IS_PROVEN.swap(true, Ordering::Relaxed), "the lock is held already");
+        if assertions::are_on() {
+            become_holder();
+        }
         Self(())
     }
 
     /// This comes before the lock is free for another proof.
     #[inline(always)]
     fn withdraw(&mut self) {
-        debug_assert!(IS_PROVEN.swap(false, Ordering::Relaxed), "the lock is not held");
+        if assertions::are_on() {
+            stop_holding();
+        }
     }
 
     /// For the first code on a stack that was switched to: the lock was taken before the switch.
     pub(crate) fn taken_over() -> Self {
+        check!(is_held_here(), "a stack was switched to without the lock");
         Self(())
     }
 
     /// Leaves the lock held, for the stack that is switched to.
     pub(crate) fn hand_over(self) {
+        check!(is_held_here(), "the lock of another worker is handed over");
         core::mem::forget(self);
     }
 
@@ -222,7 +269,7 @@ impl<T> Guarded<T> {
     /// The state, for as long as the proof is borrowed.
     #[inline(always)]
     pub(crate) fn of<'a>(&'a self, _: &'a mut Locked) -> &'a mut T {
-        // SAFETY: see above.
+        // SAFETY: the borrow of the only proof keeps all other code from the content.
         unsafe { &mut *self.0.get() }
     }
 
@@ -239,7 +286,7 @@ impl<T> Guarded<T> {
 /// statics are atomic or `Guarded`.
 pub(crate) struct Setting<T>(Cell<T>);
 
-// SAFETY: see the type.
+// SAFETY: the cell does not change while another worker may read it, as the type says.
 unsafe impl<T> Sync for Setting<T> {}
 
 impl<T: Copy> Setting<T> {

@@ -8,6 +8,7 @@ use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::kernel::assertions::check;
 use crate::kernel::sys;
 
 /// The heap.
@@ -43,7 +44,8 @@ impl Heap {
             core::hint::spin_loop();
         }
         let result = work();
-        self.locked.store(false, Ordering::Release);
+        let was_locked = self.locked.swap(false, Ordering::Release);
+        assert!(was_locked, "the heap was free before its release");
         result
     }
 
@@ -97,7 +99,18 @@ impl Heap {
         block
     }
 
+    /// Whether a block is among the last ones that were given back.
+    fn is_free(&self, class: usize, block: usize) -> bool {
+        const LAST: usize = 16;
+        let first = Some(self.free[class].get()).filter(|&first| first != 0);
+        // SAFETY: a free block begins with the address of the next one.
+        let next = |at: &usize| Some(unsafe { *(*at as *const usize) }).filter(|&next| next != 0);
+        core::iter::successors(first, next).take(LAST).any(|free| free == block)
+    }
+
     fn put(&self, class: usize, block: usize) {
+        assert!(block != 0 && block.is_multiple_of(SMALLEST), "no block of the heap");
+        check!(!self.is_free(class, block), "a block of the heap is given back twice");
         // SAFETY: the block is free, mapped, and has room for an address, for which it is aligned.
         unsafe { *(block as *mut usize) = self.free[class].get() };
         self.free[class].set(block);
@@ -172,11 +185,11 @@ mod tests {
             for (size, align) in [(1, 1), (100, 64), (40, 8), (3000, 4096), (70_000, 16), (5, 512)]
             {
                 let layout = Layout::from_size_align(size + round % 7, align).expect("valid");
-                // SAFETY: the layout is not empty.
+                // SAFETY: `alloc` asks for a layout of at least one byte, which this is.
                 let block = unsafe { heap.alloc(layout) };
                 assert!(!block.is_null() && (block as usize).is_multiple_of(align));
                 if layout.size() > LARGEST {
-                    // SAFETY: allocated just now.
+                    // SAFETY: the block came from this heap with this layout, and nothing has it.
                     unsafe { heap.dealloc(block, layout) };
                 } else {
                     blocks.push((block as usize, layout.size()));
@@ -198,7 +211,7 @@ mod tests {
         blocks.sort_unstable();
         assert!(blocks.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
         let impossible = Layout::from_size_align(8, 1 << 16).expect("valid");
-        // SAFETY: as above.
+        // SAFETY: the layout has eight bytes, so it is not empty.
         assert!(unsafe { heap.alloc(impossible) }.is_null());
     }
 }

@@ -310,7 +310,7 @@ pub(crate) fn open_reserved(start: usize, length: usize) -> bool {
     let first = start & !(PAGE - 1);
     let end = (start + length).next_multiple_of(PAGE);
     let accessible = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: more is allowed than before.
+    // SAFETY: to allow more than before breaks no reference to this memory.
     !failed(unsafe { protect(first, end - first, accessible) })
 }
 

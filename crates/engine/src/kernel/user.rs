@@ -5,7 +5,7 @@
 
 use core::mem::MaybeUninit;
 
-use crate::entry::frame::{
+use crate::kernel::frame::{
     duality_user_begin, duality_user_copy, duality_user_end, duality_user_exchange,
     duality_user_fault, duality_user_load,
 };
@@ -64,7 +64,7 @@ pub(crate) fn read_text(address: usize, into: &mut [u8]) -> Result<&[u8], isize>
 pub(crate) fn load_word(address: usize) -> Result<u32, isize> {
     let mut value = 0;
     check(address, 4)?;
-    // SAFETY: a fault is caught.
+    // SAFETY: if nothing is at the address, the handler of faults makes the function return 1.
     let fault = unsafe { duality_user_load(address as *const u32, &raw mut value) };
     if fault == 0 { Ok(value) } else { Err(EFAULT) }
 }
@@ -77,7 +77,7 @@ pub(crate) fn exchange_word(
 ) -> Result<Result<(), u32>, isize> {
     let mut found = expected;
     check(address, 4)?;
-    // SAFETY: a fault is caught.
+    // SAFETY: if nothing is at the address, the handler of faults makes the function return 1.
     let fault = unsafe { duality_user_exchange(address as *mut u32, &raw mut found, new) };
     match fault {
         0 if found == expected => Ok(Ok(())),

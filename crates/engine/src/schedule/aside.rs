@@ -29,6 +29,7 @@
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
 
+use crate::kernel::assertions::check;
 use crate::kernel::cells::Own;
 
 /// The bytes that the engine's functions need.
@@ -56,7 +57,7 @@ impl Aside {
         let wanted = (ROOM + vectors).next_power_of_two();
         if self.length.get() < wanted {
             self.give_back();
-            // SAFETY: the layout is not empty.
+            // SAFETY: `alloc` asks for a layout of at least one byte, and this has `ROOM`.
             let start = unsafe { alloc(layout(wanted)) } as usize;
             if start == 0 {
                 return None;
@@ -84,6 +85,8 @@ impl Aside {
 
     /// Gives the memory back. The thread has ended, or executes its own code.
     pub(crate) fn give_back(&self) {
+        let here = 0u8;
+        check!(!self.contains(&raw const here as usize), "the stack in use is given back");
         let (start, length) = (self.start.replace(0), self.length.replace(0));
         self.end.set(0);
         if length > 0 {

@@ -55,6 +55,8 @@ pub(crate) fn until_done(number: i64, arguments: Arguments, refusal: isize) -> i
 fn send(locked: &mut Locked, number: i64, arguments: Arguments, index: usize) {
     let count = worker::others(locked).count();
     let next = ERRAND.generation.load(Ordering::Relaxed) + 1;
+    let left = ERRAND.left.load(Ordering::Acquire);
+    assert!(left == 0, "an errand is written while {left} workers have not seen the last one");
     ERRAND.number.set(number);
     ERRAND.arguments.set(arguments);
     ERRAND.index.set(index);
@@ -80,7 +82,8 @@ pub(crate) fn run(worker: &Worker) {
         let result = unsafe { sys::call(ERRAND.number.get(), ERRAND.arguments.get()) };
         ERRAND.result.store(result, Ordering::Relaxed);
     }
-    ERRAND.left.fetch_sub(1, Ordering::Release);
+    let left = ERRAND.left.fetch_sub(1, Ordering::Release);
+    assert!(left > 0, "more workers have seen an errand than there are");
 }
 
 /// The errands that a new worker need not do, since it inherits the effects.

@@ -23,11 +23,12 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::descriptors::bell::ring;
+use crate::kernel::bell::ring;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
 use crate::kernel::lock::{self, Guarded, Locked, Setting};
 use crate::kernel::sys::{ETIMEDOUT, sys};
-use crate::signals::undelivered;
+use crate::kernel::undelivered;
+use crate::schedule::worker::MOST_WORKERS;
 
 /// The reserve that stands in for the watcher.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,6 +148,7 @@ pub(crate) fn is_watched(locked: &mut Locked) -> bool {
 /// Makes this worker the watcher, until the next deadline.
 pub(crate) fn begin_watch(locked: &mut Locked, deadline: Option<Nanoseconds>) {
     let idle = IDLE.of(locked);
+    assert!(!idle.watched, "two workers watch");
     idle.watched = true;
     idle.armed = deadline.unwrap_or(NEVER);
     idle.hurried = false;
@@ -154,7 +156,8 @@ pub(crate) fn begin_watch(locked: &mut Locked, deadline: Option<Nanoseconds>) {
 
 /// Ends this worker's time as the watcher.
 pub(crate) fn end_watch(locked: &mut Locked) {
-    IDLE.of(locked).watched = false;
+    let watched = core::mem::replace(&mut IDLE.of(locked).watched, false);
+    assert!(watched, "a worker that does not watch stops watching");
 }
 
 /// Called when the worker that watched has a thread to run. A reserve must stand in.
@@ -223,7 +226,9 @@ pub(crate) fn stand_by(
 ) {
     let idle = IDLE.of(locked);
     idle.reserves += 1;
+    assert!(idle.reserves <= MOST_WORKERS, "more workers sleep than exist");
     if serving {
+        assert!(idle.deputy == Deputy::None, "two reserves stand in for the watcher");
         idle.deputy = Deputy::Serving;
     }
     loop {
@@ -255,6 +260,7 @@ pub(crate) fn stand_by(
         }
     }
     let idle = IDLE.of(locked);
+    assert!(idle.reserves > 0, "a worker leaves the reserve that is not in it");
     idle.reserves -= 1;
     if serving {
         idle.deputy = Deputy::None;

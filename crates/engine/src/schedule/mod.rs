@@ -1,25 +1,26 @@
-//! Threads and tasks, the workers that run them, and their queues.
+//! Threads and tasks, their queues, and the state of the workers that run them.
 //!
 //! ```text
 //!   thread, task ─▶ waiter ─▶ scheduler     run queues, parked ones   timers: their deadlines
-//!   worker, more_workers, idle ─▶ pump       kernel threads that run them, and look at descriptors
-//!   ticks: preemption   loops: tasks of converted programs   helpers, in_place: calls that block
+//!   edges, poll_node                         those that wait for one descriptor, or for several
+//!   worker, idle                             kernel threads that run them, or have nothing to run
+//!   ticks: preemption   loops: tasks of converted programs   context: interrupted registers
+//!   stacks, aside: of threads   inspection: for debuggers
 //! ```
 //!
 //! Everything here is under the one lock (`kernel/lock.rs`), except data of a single worker.
 
 pub(crate) mod aside;
 pub(crate) mod attributes;
+pub(crate) mod context;
 pub(crate) mod converted;
+pub(crate) mod edges;
 pub(crate) mod every_worker;
-pub(crate) mod helpers;
 pub(crate) mod idle;
-pub(crate) mod in_place;
-pub(crate) mod kernel_thread;
+pub(crate) mod inspection;
 pub(crate) mod loops;
-pub(crate) mod more_workers;
+pub(crate) mod poll_node;
 pub(crate) mod processor_time;
-pub(crate) mod pump;
 pub(crate) mod scheduler;
 pub(crate) mod stacks;
 pub(crate) mod task;

@@ -21,9 +21,11 @@
 //! within a credit (`schedule/ticks.rs`), and after a look at the descriptors. The release of the
 //! lock decides whether a sleeping worker is woken for ready threads (`schedule/idle.rs`).
 
-use crate::entry::frame::duality_switch;
+use crate::kernel::assertions::check;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
-use crate::kernel::lock::{self, Guarded, Locked};
+use crate::kernel::frame::{duality_switch, is_left_by_switch};
+use crate::kernel::lock::{self, Guarded, Held, Locked};
+use crate::kernel::stats;
 use crate::schedule::idle;
 use crate::schedule::loops;
 use crate::schedule::processor_time;
@@ -33,7 +35,6 @@ use crate::schedule::ticks;
 use crate::schedule::timers::Timers;
 use crate::schedule::waiter::{Queue, Reason, State, WaiterRef};
 use crate::schedule::worker::{self, MOST_WORKERS, Worker, current, worker};
-use crate::show::stats;
 
 struct Scheduler {
     /// A queue for each worker.
@@ -56,6 +57,16 @@ static SCHEDULER: Guarded<Scheduler> = Guarded::new(Scheduler {
 
 /// After so many threads, a worker takes from the common queue although its own is not empty.
 const COMMON_EVERY: u32 = 32;
+
+impl Scheduler {
+    /// The number of ready threads is that of all queues. Not checked for very many threads.
+    fn counts_ready(&self, held: Held<'_>) -> bool {
+        let queues = self.own.iter().chain([&self.common]);
+        let mut lengths = queues.map(|queue| queue.length(held));
+        let count = lengths.try_fold(0, |sum, length| Some(sum + length?));
+        count.is_none_or(|count| count == self.ready)
+    }
+}
 
 /// Makes the waiters with a deadline in the past ready.
 pub(crate) fn expire(locked: &mut Locked) {
@@ -80,10 +91,12 @@ pub(crate) fn next_deadline(locked: &mut Locked) -> Option<Nanoseconds> {
 /// Puts a thread at the end of this worker's run queue.
 pub(crate) fn enqueue(locked: &mut Locked, thread: ThreadRef) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
-    thread.state.set(held, State::Ready);
+    let before = thread.state.replace(held, State::Ready);
+    assert!(before != State::Running, "a thread that runs becomes ready again");
     thread.computes.set(held, false);
     scheduler.own[worker().index.get()].push(held, thread);
     scheduler.ready += 1;
+    check!(scheduler.counts_ready(held), "ready threads are miscounted after one came");
     lock::attend(locked, true);
 }
 
@@ -91,7 +104,8 @@ pub(crate) fn enqueue(locked: &mut Locked, thread: ThreadRef) {
 /// was forced.
 fn enqueue_behind(locked: &mut Locked, thread: ThreadRef, computes: bool) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
-    thread.state.set(held, State::Ready);
+    let before = thread.state.replace(held, State::Ready);
+    assert!(before == State::Running, "a thread whose turn ends was {before:?}");
     if thread.computes.replace(held, computes) {
         ticks::renew_credit(worker());
     }
@@ -130,7 +144,11 @@ pub(crate) fn dequeue(locked: &mut Locked, looked: bool) -> Option<ThreadRef> {
         next = next.or_else(|| scheduler.common.pop(held));
     }
     scheduler.ready -= usize::from(next.is_some());
-    next.map(thread::of)
+    check!(scheduler.counts_ready(held), "ready threads are miscounted after one went");
+    let next = thread::of(next?);
+    let state = next.state.get(held);
+    assert!(state == State::Ready, "a thread in a run queue is {state:?}");
+    Some(next)
 }
 
 /// Whether woken threads wait for their turn on this worker.
@@ -171,6 +189,7 @@ pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
 /// Makes a thread or a task ready. A thread goes to the run queue. A task goes to its loop, and the
 /// loop's thread goes to the run queue if it waits for a task.
 pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
+    assert!(!waiter.has_timer(locked.held()), "a wait is over, and its deadline is not");
     match waiter.home() {
         None => {
             let thread = thread::of(waiter);
@@ -242,7 +261,9 @@ pub(crate) fn suspend(locked: &mut Locked, task: TaskRef, deadline: Nanoseconds)
 
 fn set_parked(locked: &mut Locked, waiter: WaiterRef, deadline: Nanoseconds) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
-    waiter.state.set(held, State::Parked);
+    assert!(!waiter.is_in_queue(held), "a waiter that parks is in a queue");
+    let before = waiter.state.replace(held, State::Parked);
+    assert!(before == State::Running, "a waiter that parks was {before:?}");
     if deadline != NEVER {
         waiter.deadline.set(held, deadline);
         scheduler.timers.add(held, waiter);
@@ -254,6 +275,7 @@ fn set_parked(locked: &mut Locked, waiter: WaiterRef, deadline: Nanoseconds) {
 fn switch_away(locked: &mut Locked, looked: bool) {
     let worker = worker();
     let from = worker.current.get();
+    check!(from.state.get(locked.held()) != State::Running, "a thread that leaves is running");
     worker.switches_left.set(worker.switches_left.get() - 1);
     // After many switches, the worker itself has a look at the descriptors.
     let next = if worker.switches_left.get() > 0 { dequeue(locked, looked) } else { None };
@@ -261,6 +283,7 @@ fn switch_away(locked: &mut Locked, looked: bool) {
         Some(to) if to.is(from) => to.state.set(locked.held(), State::Running),
         Some(to) => {
             become_current(locked, worker, to);
+            assert_left(to.stack_pointer.get());
             // SAFETY: `to` is ready, so its stack was left by a switch.
             unsafe {
                 duality_switch(from.stack_pointer.as_ptr(), to.stack_pointer.get(), to.fs.get());
@@ -273,11 +296,18 @@ fn switch_away(locked: &mut Locked, looked: bool) {
             }
         }
     }
+    // The other side: the thread goes on, perhaps on another worker, which has its turn begun.
+    check!(lock::is_held_here(), "a thread goes on without the lock");
+    check!(current().is(from), "a thread goes on as another one");
+    check!(from.state.get(locked.held()) == State::Running, "a thread goes on before its turn");
 }
 
 pub(crate) fn become_current(locked: &mut Locked, worker: &Worker, thread: ThreadRef) {
+    check!(worker::runner(locked, thread).is_none(), "two workers run a thread");
     let held = locked.held();
-    thread.state.set(held, State::Running);
+    assert!(!thread.is_in_queue(held), "a thread that runs is in a queue");
+    let before = thread.state.replace(held, State::Running);
+    assert!(before == State::Ready, "a thread whose turn begins was {before:?}");
     processor_time::leave_thread(worker);
     worker.current.set(thread);
     worker.calls_in_a_row.set(0);
@@ -299,20 +329,23 @@ pub(crate) fn let_others_run(locked: &mut Locked, computes: bool) -> bool {
 /// Leaves the current thread to another worker, which goes on with it.
 pub(crate) fn go_on_elsewhere(locked: &mut Locked, other: &Worker) {
     let (worker, thread) = (worker(), current());
+    assert!(worker.index.get() != other.index.get(), "a thread is left to its own worker");
     let (scheduler, held) = SCHEDULER.with_cells(locked);
     thread.state.set(held, State::Ready);
     scheduler.own[other.index.get()].push(held, thread);
     scheduler.ready += 1;
     lock::attend(locked, true);
-    // SAFETY: as in `switch_away`.
+    // SAFETY: the worker's own stack was left by a switch, as in `switch_away`.
     unsafe { duality_switch(thread.stack_pointer.as_ptr(), worker.stack_pointer.get(), 0) };
+    check!(crate::schedule::worker::worker().index.get() == other.index.get(), "another worker");
 }
 
 /// Leaves the current thread for ever. The thread's stack belongs to the program from then on.
 pub(crate) fn leave_for_good(locked: Locked) -> ! {
     let worker = worker();
     let thread = worker.current.get();
-    worker.ended.set(Some(thread));
+    let before = worker.ended.replace(Some(thread));
+    assert!(before.is_none(), "a worker has not finished the last thread that ended on it");
     locked.hand_over();
     // SAFETY: as in `switch_away`; nothing returns here.
     unsafe { duality_switch(thread.stack_pointer.as_ptr(), worker.stack_pointer.get(), 0) };
@@ -323,7 +356,14 @@ pub(crate) fn leave_for_good(locked: Locked) -> ! {
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
     scheduler.timers.clear(held);
-    scheduler.own = [Queue::EMPTY; MOST_WORKERS];
-    scheduler.common = Queue::EMPTY;
+    // The threads of the parent leave the queues before their places are free.
+    scheduler.own.iter_mut().for_each(|own| own.clear(held));
+    scheduler.common.clear(held);
     scheduler.ready = 0;
+}
+
+/// A stack that is switched to was left by a switch, or has not begun.
+pub(crate) fn assert_left(stack_pointer: usize) {
+    assert!(stack_pointer != 0, "a stack that was never left is switched to");
+    check!(is_left_by_switch(stack_pointer), "a stack that was not left by a switch goes on");
 }

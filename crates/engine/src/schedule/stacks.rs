@@ -72,6 +72,7 @@ impl Stacks {
         }
         let start = self.next;
         self.next += length;
+        assert!(self.next <= self.mapped.end, "a stack is beyond the memory for stacks");
         self.fresh.push(Free { start, length, guard: 0 });
         Some(start)
     }
@@ -87,7 +88,7 @@ impl Stacks {
             return None;
         }
         // Huge pages would make every small stack cost two megabytes.
-        // SAFETY: the content stays.
+        // SAFETY: the advice changes how pages are made, and no content.
         unsafe { sys::advise(wanted, piece, libc::MADV_NOHUGEPAGE) };
         self.mapped.end += piece;
         Some(())
@@ -118,6 +119,11 @@ impl Stacks {
 }
 
 impl Free {
+    /// Whether the program gives back what it has given back already. Natively that is no error.
+    fn overlaps(&self, other: &Self) -> bool {
+        self.start < other.start + other.length && other.start < self.start + self.length
+    }
+
     /// Has the lower end of the stack guarded, up to `guard` bytes.
     fn set_guard(&mut self, guard: usize) {
         let accessible = libc::PROT_READ | libc::PROT_WRITE;
@@ -140,7 +146,7 @@ impl Free {
     /// The next thread finds zeros, as in a new mapping.
     fn clear(&self) {
         let (start, length) = (self.start + self.guard, self.length - self.guard);
-        // SAFETY: as above.
+        // SAFETY: the stack is in no list and no thread has it, so nothing reads the pages.
         unsafe { sys::advise(start, length, libc::MADV_DONTNEED) };
     }
 }
@@ -160,7 +166,11 @@ pub(crate) fn open(address: usize, length: usize) -> bool {
 pub(crate) fn give_back(start: usize, length: usize) -> bool {
     let Some(stack) = STACKS.of(&mut lock()).take_back(start, length) else { return false };
     stack.clear();
-    STACKS.of(&mut lock()).free.push(stack);
+    let mut locked = lock();
+    let free = &mut STACKS.of(&mut locked).free;
+    if stack.guard > 0 || !free.iter().any(|other| other.overlaps(&stack)) {
+        free.push(stack);
+    }
     true
 }
 

@@ -18,11 +18,11 @@
 use alloc::boxed::Box;
 use core::mem::{offset_of, size_of};
 
-use crate::descriptors::edges::Side;
-use crate::descriptors::poll_node::PollNode;
 use crate::kernel::cells::Own;
 use crate::kernel::clock::{NEVER, Nanoseconds};
 use crate::kernel::lock::{Held, Locked};
+use crate::schedule::edges::Side;
+use crate::schedule::poll_node::PollNode;
 use crate::schedule::waiter::{Reason, Waiter, WaiterRef};
 
 /// The runtime gives a task's memory back only when the task is in no queue.
@@ -68,7 +68,7 @@ const _: () = assert!(size_of::<Task>() == (WORDS + 8) * 8);
 impl Task {
     /// The task that waits by `waiter`.
     pub(crate) fn of(waiter: WaiterRef) -> TaskRef {
-        debug_assert!(waiter.home().is_some());
+        assert!(waiter.home().is_some(), "a thread is taken for a task");
         // SAFETY: a waiter with a loop is the first field of a task, and a task has C's layout.
         unsafe { &*(&raw const *waiter).cast::<Self>() }
     }
@@ -134,7 +134,8 @@ impl Task {
 
     /// Notes that the task waits in the list of a descriptor, which had this generation.
     pub(crate) fn waits_in(&self, side: &'static Side, generation: u32) {
-        self.side.set(Some(side));
+        let before = self.side.replace(Some(side));
+        assert!(before.is_none(), "a task waits for two descriptors");
         self.generation.set(generation.wrapping_add(1));
     }
 
@@ -160,7 +161,8 @@ impl Task {
 
     /// Notes that the task waits in several lists.
     pub(crate) fn waits_by(&self, nodes: Box<[PollNode]>) {
-        self.nodes.set(Some(Box::new(Nodes(nodes))));
+        let before = self.nodes.replace(Some(Box::new(Nodes(nodes))));
+        assert!(before.is_none(), "a task waits for two sets of descriptors");
     }
 
     /// Ends the task's wait. The task leaves the list of its descriptor, and the call learns how

@@ -6,6 +6,7 @@ use core::ops::{Deref, Range};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::kernel::assertions::{LONGEST_WALK, check};
 use crate::kernel::attributes::Attributes;
 use crate::kernel::cells::{Own, Relaxed, UnderLock};
 use crate::kernel::clock::Nanoseconds;
@@ -180,7 +181,7 @@ impl Deref for Thread {
 
 /// The thread that waits by `waiter`, which must not be a task's.
 pub(crate) fn of(waiter: WaiterRef) -> ThreadRef {
-    debug_assert!(waiter.home().is_none());
+    assert!(waiter.home().is_none(), "a task is taken for a thread");
     // SAFETY: a waiter that is not of a task is the first field of a thread, and a thread has C's
     // layout.
     unsafe { &*(&raw const *waiter).cast::<Thread>() }
@@ -263,13 +264,16 @@ impl Threads {
                 return None;
             }
             self.used += 1;
-            // SAFETY: nothing is there yet.
+            // SAFETY: the place is in the table, was opened, and is written for the first time.
             unsafe { place.write(Thread::new()) };
             // SAFETY: written just now, and never taken away.
             let thread = unsafe { &*place };
             thread.id.set(self.first_id + index as i32);
             thread
         };
+        thread.assert_unused(held);
+        let state = thread.state.get(held);
+        assert!(state == State::Dead, "a place for a new thread has one that is {state:?}");
         thread.reason.set(held, Reason::Woken);
         thread.interruptible.set(held, false);
         thread.place.set(0);
@@ -291,24 +295,54 @@ impl Threads {
         self.all = Some(thread);
         self.alive += 1;
         self.most = self.most.max(self.alive);
+        check!(self.is_whole(held), "the list of threads is broken after one came");
         Some(thread)
     }
 
     fn remove(&mut self, held: Held<'_>, thread: ThreadRef) {
+        thread.assert_unused(held);
+        assert!(self.alive > 0, "more threads have ended than began");
         thread.state.set(held, State::Dead);
         self.alive -= 1;
         if thread.is(&MAIN) {
             return;
         }
         match thread.all_previous.get(held) {
-            Some(previous) => previous.all_next.set(held, thread.all_next.get(held)),
-            None => self.all = thread.all_next.get(held),
+            Some(previous) => {
+                let next = previous.all_next.replace(held, thread.all_next.get(held));
+                assert!(next.is_some_and(|next| next.is(thread)), "a thread is not in the list");
+            }
+            None => {
+                let first = core::mem::replace(&mut self.all, thread.all_next.get(held));
+                assert!(first.is_some_and(|first| first.is(thread)), "a thread ended twice");
+            }
         }
         if let Some(next) = thread.all_next.get(held) {
-            next.all_previous.set(held, thread.all_previous.get(held));
+            let previous = next.all_previous.replace(held, thread.all_previous.get(held));
+            assert!(previous.is_some_and(|it| it.is(thread)), "the list of threads forks");
         }
         self.free.push(held, thread);
         self.free_count += 1;
+        check!(self.is_whole(held), "the list of threads is broken after one ended");
+    }
+
+    /// The list has the living threads but for the main one, and leads back as it leads on.
+    fn is_whole(&self, held: Held<'_>) -> bool {
+        let main = usize::from(MAIN.state.get(held) != State::Dead);
+        let (mut previous, mut count) = (None::<ThreadRef>, 0);
+        let mut at = self.all;
+        while let Some(thread) = at {
+            let back = thread.all_previous.get(held);
+            if back.map(ptr::from_ref) != previous.map(ptr::from_ref) {
+                return false;
+            }
+            count += 1;
+            if count > LONGEST_WALK {
+                return true;
+            }
+            (previous, at) = (at, thread.all_next.get(held));
+        }
+        count + main == self.alive
     }
 
     fn find(&self, held: Held<'_>, id: i32) -> Option<ThreadRef> {

@@ -17,10 +17,10 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::entry::settings;
+use crate::kernel::disposition::{TICK_SIGNAL, TICK_VALUE};
+use crate::kernel::settings;
 use crate::kernel::sys::{failed, sys};
 use crate::schedule::worker::{Worker, worker};
-use crate::signals::disposition::{TICK_SIGNAL, TICK_VALUE};
 
 /// The interval in microseconds. A tick costs about five microseconds.
 const SHORTEST: u64 = 1000;

@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 
+use crate::kernel::assertions::{LONGEST_WALK, check};
 use crate::kernel::clock::Nanoseconds;
 
 /// An item of a heap.
@@ -35,12 +36,15 @@ impl<T: Timed> Timers<T> {
     }
 
     pub(crate) fn add(&mut self, right: T::Right<'_>, timed: T) {
+        assert!(timed.place(right).is_none(), "an item has two deadlines");
         self.heap.push(timed);
         self.up(right, self.heap.len() - 1);
+        check!(self.is_ordered(right), "the deadlines are out of order after one came");
     }
 
     pub(crate) fn remove(&mut self, right: T::Right<'_>, timed: T) {
         let Some(place) = timed.place(right) else { return };
+        assert!(self.heap[place].place(right) == Some(place), "a deadline is in another place");
         timed.moved(right, None);
         let last = self.heap.pop().expect("a heap that holds it");
         if place < self.heap.len() {
@@ -48,6 +52,15 @@ impl<T: Timed> Timers<T> {
             self.up(right, place);
             self.down(right, last.place(right).expect("just placed"));
         }
+        check!(self.is_ordered(right), "the deadlines are out of order after one went");
+    }
+
+    /// No item is due before the one above it, and each knows its place.
+    fn is_ordered(&self, right: T::Right<'_>) -> bool {
+        self.heap.iter().take(LONGEST_WALK).enumerate().all(|(place, timed)| {
+            let above = self.heap[place.saturating_sub(1) / 2];
+            timed.place(right) == Some(place) && above.deadline(right) <= timed.deadline(right)
+        })
     }
 
     /// Takes out an item that is due at `now`.
@@ -56,7 +69,9 @@ impl<T: Timed> Timers<T> {
         if first.deadline(right) > now {
             return None;
         }
+        assert!(first.place(right) == Some(0), "the first deadline is in another place");
         self.remove(right, first);
+        assert!(first.place(right).is_none(), "a deadline that passed is still awaited");
         Some(first)
     }
 

@@ -4,6 +4,7 @@
 use core::ptr;
 use core::sync::atomic::AtomicUsize;
 
+use crate::kernel::assertions::{LONGEST_WALK, check};
 use crate::kernel::cells::{Relaxed, UnderLock};
 use crate::kernel::clock::{NEVER, Nanoseconds};
 use crate::kernel::lock::Held;
@@ -41,8 +42,9 @@ pub(crate) enum Reason {
 /// The part of a thread or a task that stands in queues.
 #[repr(C)]
 pub(crate) struct Waiter {
-    /// The next ready waiter.
-    pub(crate) next_ready: UnderLock<Option<WaiterRef>>,
+    /// The next ready waiter. The last one of a queue has itself here, so a waiter in no queue is
+    /// known by `None`.
+    next_ready: UnderLock<Option<WaiterRef>>,
     /// The number of a task's loop, plus one. Zero for a thread.
     home: u32,
     timer_place: UnderLock<u32>,
@@ -102,6 +104,23 @@ impl Waiter {
     pub(crate) fn is(&self, other: &Self) -> bool {
         ptr::eq(self, other)
     }
+
+    /// Whether the waiter is in a queue of ready ones, or of free places.
+    pub(crate) fn is_in_queue(&self, held: Held<'_>) -> bool {
+        self.next_ready.get(held).is_some()
+    }
+
+    /// Whether the waiter waits for a deadline.
+    pub(crate) fn has_timer(&self, held: Held<'_>) -> bool {
+        self.timer_place.get(held) != NO_PLACE
+    }
+
+    /// Nothing of the engine's may refer to the waiter any more, except the queue of free places.
+    pub(crate) fn assert_unused(&self, held: Held<'_>) {
+        assert!(!self.is_in_queue(held), "a thread that ended is in a queue");
+        assert!(!self.has_timer(held), "a thread that ended has a deadline");
+        assert!(!self.futex_queued.get(held), "a thread that ended waits for a word");
+    }
 }
 
 impl Timed for WaiterRef {
@@ -141,20 +160,56 @@ impl Queue {
     }
 
     pub(crate) fn push(&mut self, held: Held<'_>, waiter: WaiterRef) {
-        waiter.next_ready.set(held, None);
+        let before = waiter.next_ready.replace(held, Some(waiter));
+        assert!(before.is_none(), "a waiter is in two queues");
         match self.tail {
-            Some(tail) => tail.next_ready.set(held, Some(waiter)),
+            Some(tail) => {
+                let last = tail.next_ready.replace(held, Some(waiter));
+                assert!(last.is_some_and(|last| last.is(tail)), "a queue goes on after its end");
+            }
             None => self.head = Some(waiter),
         }
         self.tail = Some(waiter);
+        check!(self.is_whole(held), "a queue is broken after a push");
     }
 
     pub(crate) fn pop(&mut self, held: Held<'_>) -> Option<WaiterRef> {
+        check!(self.is_whole(held), "a queue is broken before a pop");
         let waiter = self.head?;
-        self.head = waiter.next_ready.get(held);
-        if self.head.is_none() {
-            self.tail = None;
+        let next = waiter.next_ready.replace(held, None);
+        let next = next.expect("a waiter in a queue has a link");
+        if next.is(waiter) {
+            let last = self.tail.take();
+            assert!(last.is_some_and(|last| last.is(waiter)), "a queue ends before its end");
+            self.head = None;
+        } else {
+            self.head = Some(next);
         }
         Some(waiter)
+    }
+
+    /// Takes all waiters out.
+    pub(crate) fn clear(&mut self, held: Held<'_>) {
+        while self.pop(held).is_some() {}
+    }
+
+    /// The number of waiters; `None` if there are too many to count at each step.
+    pub(crate) fn length(&self, held: Held<'_>) -> Option<usize> {
+        let next = |waiter: &WaiterRef| waiter.next_ready.get(held).filter(|next| !next.is(waiter));
+        let count = core::iter::successors(self.head, next).take(LONGEST_WALK + 1).count();
+        (count <= LONGEST_WALK).then_some(count)
+    }
+
+    /// Both ends are there or none, and the end is reached from the head.
+    fn is_whole(&self, held: Held<'_>) -> bool {
+        let (Some(head), Some(tail)) = (self.head, self.tail) else {
+            return self.head.is_none() && self.tail.is_none();
+        };
+        let next = |waiter: &WaiterRef| waiter.next_ready.get(held).filter(|next| !next.is(waiter));
+        let mut walk = core::iter::successors(Some(head), next).skip(LONGEST_WALK);
+        let ends = tail.next_ready.get(held).is_some_and(|last| last.is(tail));
+        let short = walk.next().is_none();
+        let last = core::iter::successors(Some(head), next).take(LONGEST_WALK).last();
+        ends && (!short || last.is_some_and(|last| last.is(tail)))
     }
 }

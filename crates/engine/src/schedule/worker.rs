@@ -10,12 +10,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::kernel::cells::Own;
 use crate::kernel::clock::Nanoseconds;
+use crate::kernel::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
 use crate::kernel::lock::{Guarded, Locked};
 use crate::kernel::sys::{self, sys};
+use crate::schedule::inspection::DESCRIPTION;
 use crate::schedule::thread::{NOBODY, ThreadRef};
 use crate::schedule::waiter::{State, WaiterRef};
-use crate::show::inspection::DESCRIPTION;
-use crate::signals::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
 
 /// Events taken from epoll at a time.
 const EVENTS: usize = 256;
@@ -178,6 +178,7 @@ pub(crate) fn add(locked: &mut Locked) -> Option<&'static Worker> {
 }
 
 fn enlist(workers: &mut Workers, worker: &'static Worker) {
+    assert!(workers.count < MOST_WORKERS, "there is no place for another worker");
     worker.index.set(workers.count);
     workers.list[workers.count] = Some(worker);
     workers.count += 1;
@@ -186,8 +187,10 @@ fn enlist(workers: &mut Workers, worker: &'static Worker) {
 /// Takes back the worker that was added last, because its kernel thread could not be made.
 pub(crate) fn take_back(locked: &mut Locked) {
     let workers = WORKERS.of(locked);
+    assert!(workers.count > 1, "the first worker is taken back");
     workers.count -= 1;
-    workers.list[workers.count] = None;
+    let last = workers.list[workers.count].take();
+    assert!(last.is_some_and(|last| last.index.get() == workers.count), "a worker is misplaced");
 }
 
 /// This kernel thread's worker is the only one: at the start, and in the child of a fork.
@@ -256,6 +259,7 @@ impl Worker {
 
     /// Makes this the worker of the kernel thread that executes this.
     pub(crate) fn adopt(&'static self) {
+        assert!(self.this.get() == 0, "a worker gets a second kernel thread");
         self.this.set(&raw const *self as usize);
         self.description.set(&raw const DESCRIPTION as usize);
         // SAFETY: nothing else uses `gs`; the start has checked that the instruction is allowed.

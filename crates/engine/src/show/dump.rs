@@ -1,11 +1,10 @@
 //! All threads and their stacks, listed on a signal.
 
-use crate::entry::table;
 use crate::kernel::lock::Locked;
 use crate::schedule::thread::{self, THREADS, ThreadRef};
 use crate::schedule::waiter::State;
 use crate::schedule::worker::current;
-use crate::show::report::{say, text};
+use crate::show::report::{self, say, text};
 use crate::show::unwind::Cursor;
 
 /// The number of callers that a list shows.
@@ -24,7 +23,7 @@ pub(crate) fn dump(locked: &mut Locked) {
         match thread.state.get(held) {
             State::Parked => say(format_args!(
                 "thread {id} {name}: parked in {}({:#x})",
-                table::name(thread.call.get()),
+                report::name(thread.call.get()),
                 thread.waits_for.get(),
             )),
             State::Running => say(format_args!("thread {id} {name}: running")),

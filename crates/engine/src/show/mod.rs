@@ -1,18 +1,15 @@
-//! The engine's output: counters, stacks, reports, and data for a debugger.
+//! The engine's output: stacks, reports and lists of threads.
 //!
 //! ```text
-//!   stats, dump, stall ─▶ report          lines on standard error
+//!   dump, stall ─▶ report                  lines on standard error
 //!   unwind ─▶ loaded_objects, symbols      walks through stacks
-//!   inspection                             for debuggers
 //! ```
 //!
 //! This module only reads the engine's state.
 
 pub(crate) mod dump;
-pub(crate) mod inspection;
 pub(crate) mod loaded_objects;
 pub(crate) mod report;
 pub(crate) mod stall;
-pub(crate) mod stats;
 pub(crate) mod symbols;
 pub(crate) mod unwind;

@@ -2,16 +2,16 @@
 
 use core::fmt::{self, Write};
 
-use crate::entry::settings;
 use crate::kernel::lock::{Locked, Setting, lock};
 use crate::kernel::lock_counts;
+use crate::kernel::settings;
+use crate::kernel::stats;
 use crate::kernel::sys;
+use crate::schedule::context::Context;
 use crate::schedule::converted;
 use crate::schedule::stacks;
 use crate::schedule::thread::{THREADS, Thread};
-use crate::show::stats;
 use crate::show::unwind::Cursor;
-use crate::signals::context::Context;
 
 /// Lists all threads, when the dump signal comes.
 pub(crate) static DUMP: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
@@ -20,7 +20,8 @@ pub(crate) static DUMP: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
 pub(crate) static NAMES: Setting<Option<Naming>> = Setting::new(None);
 type Naming = fn(u32) -> &'static str;
 
-fn name(call: u32) -> &'static str {
+/// The name of a call.
+pub(crate) fn name(call: u32) -> &'static str {
     NAMES.get().map_or("?", |names| names(call))
 }
 

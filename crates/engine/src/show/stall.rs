@@ -7,8 +7,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::entry::settings;
 use crate::kernel::lock::lock;
+use crate::kernel::settings;
 use crate::schedule::converted;
 use crate::schedule::loops::{self, LongTurn};
 use crate::schedule::task::Task;

@@ -7,12 +7,12 @@
 //!
 //! Source: System V ABI for x86_64, section 3.7; DWARF 5, section 6.4; LSB, "Exception Frames".
 
-use crate::entry::frame::Frame;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::Locked;
 use crate::kernel::plain::Plain;
 use crate::kernel::user;
+use crate::schedule::context::Context;
 use crate::show::loaded_objects::{self, Known};
-use crate::signals::context::Context;
 
 /// Registers by their DWARF numbers: rbx 3, rbp 6, rsp 7, r12 to r15, the return address 16.
 const REGISTERS: usize = 17;

@@ -1,18 +1,18 @@
 //! Enters the handlers of signals that wait for a thread, before the thread goes on.
 
-use crate::entry::frame::Frame;
-use crate::entry::seccomp;
+use crate::kernel::disposition::{Action, bit};
+use crate::kernel::frame::Frame;
+use crate::kernel::info;
 use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{BEGIN, EINTR, RESTART};
+use crate::schedule::context::{AfterCall, Beneath, Context, Delivery, room, stack_pointer};
 use crate::schedule::thread::{NO_STACK, Pending, ThreadRef};
 use crate::schedule::worker::current;
-use crate::signals::context::{AfterCall, Beneath, Context, Delivery, room, stack_pointer};
-use crate::signals::disposition::{Action, bit};
 use crate::signals::flood;
 use crate::signals::handling::{
     act_by_default, action, add_pending, assign_held, begin_handler, set_mask, take_pending,
 };
-use crate::signals::info;
+use crate::signals::seccomp;
 
 /// Called before a call returns to the program, since handlers of pending signals come first.
 #[cold]

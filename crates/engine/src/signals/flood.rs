@@ -3,10 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use crate::kernel::clock;
+use crate::kernel::disposition::{HELPER_SIGNAL, RECALL_VALUE, TICK_SIGNAL, bit};
 use crate::kernel::sys::{failed, sys};
 use crate::schedule::ticks;
 use crate::schedule::worker::{Worker, worker};
-use crate::signals::disposition::{HELPER_SIGNAL, RECALL_VALUE, TICK_SIGNAL, bit};
 use crate::signals::masks;
 
 /// The signals that the kernel blocks while the engine deals with a signal, and in a moment without

@@ -10,15 +10,23 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::descriptors::bell::ring;
-use crate::entry::frame::{
+use crate::kernel::assertions::check;
+use crate::kernel::bell::ring;
+use crate::kernel::disposition::{
+    Action, FIRST_QUEUED, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, RECALL_VALUE, SA_RESTORER,
+    SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit,
+};
+use crate::kernel::frame::{
     after_wait, duality_preempted, duality_restorer, duality_resume, is_resuming,
 };
-use crate::entry::seccomp;
-use crate::entry::settings;
+use crate::kernel::info::{self, value};
 use crate::kernel::lock::{Guarded, Locked, lock};
+use crate::kernel::settings;
+use crate::kernel::stats;
 use crate::kernel::sys::{self, sys};
+use crate::kernel::undelivered;
 use crate::kernel::user;
+use crate::schedule::context::{Beneath, Context, Delivery};
 use crate::schedule::every_worker;
 use crate::schedule::idle;
 use crate::schedule::scheduler::wake;
@@ -27,16 +35,9 @@ use crate::schedule::ticks;
 use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::{self, SIGNAL_CAME, current, set_in_engine, worker};
 use crate::show::report;
-use crate::show::stats;
-use crate::signals::context::{Beneath, Context, Delivery};
-use crate::signals::disposition::{
-    Action, FIRST_QUEUED, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, RECALL_VALUE, SA_RESTORER,
-    SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit,
-};
 use crate::signals::flood;
-use crate::signals::info::{self, value};
 use crate::signals::masks;
-use crate::signals::undelivered;
+use crate::signals::seccomp;
 
 /// The actions that the program has set, by signal number.
 static ACTIONS: Guarded<[Action; 65]> = Guarded::new([Action::DEFAULT; 65]);
@@ -76,7 +77,14 @@ fn adopt_from_process(locked: &mut Locked, thread: ThreadRef) {
     }
 }
 
+/// Whether the bits are those of the signals in the list.
+fn are_noted(list: &[Pending], bits: &AtomicU64) -> bool {
+    let listed = list.iter().fold(0, |bits, pending| bits | bit(pending.number));
+    listed == bits.load(Ordering::Relaxed)
+}
+
 fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<Pending> {
+    check!(are_noted(list, bits), "a signal of the process is noted that does not wait");
     let pending = list.remove(next_of(list, wanted)?);
     bits.store(list.iter().fold(0, |bits, pending| bits | bit(pending.number)), Ordering::Relaxed);
     Some(pending)
@@ -103,6 +111,7 @@ pub(crate) fn process_bits() -> u64 {
 /// Takes the first signal of `wanted` that is pending for the thread.
 pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) -> Option<Pending> {
     let list = thread.pending.of(locked);
+    check!(are_noted(list, &thread.pending_bits), "a signal is noted that does not wait");
     let pending = list.remove(next_of(list, wanted)?);
     let left = list.iter().fold(0, |bits, pending| bits | bit(pending.number));
     thread.pending_bits.store(left, Ordering::Relaxed);
@@ -121,6 +130,7 @@ pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pendi
     }
     thread.pending.of(locked).push(pending);
     thread.pending_bits.fetch_or(signal, Ordering::Relaxed);
+    check!(are_noted(thread.pending.of(locked), &thread.pending_bits), "a signal is not noted");
     let accepted = (!thread.mask.get() | thread.awaited.get()) & signal != 0;
     if !accepted {
         return;

@@ -7,10 +7,10 @@
 //! Every worker has the same mask. A worker that changes the mask nudges the others, and their
 //! handlers adopt it.
 
+use crate::kernel::disposition::{HELPER_SIGNAL, TICK_SIGNAL, bit};
 use crate::kernel::lock::{Guarded, Locked};
 use crate::kernel::sys::sys;
 use crate::schedule::worker::{self, Worker, worker};
-use crate::signals::disposition::{HELPER_SIGNAL, TICK_SIGNAL, bit};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// How many threads block each signal, and how many threads count.
@@ -52,18 +52,21 @@ impl Masks {
         if is_brief(mask) {
             return;
         }
+        assert!(enters || self.threads > 0, "more masks have gone than came");
         self.threads = if enters { self.threads + 1 } else { self.threads - 1 };
         let mut bits = mask;
         while bits != 0 {
             let index = bits.trailing_zeros() as usize;
             bits &= bits - 1;
             let count = self.counts[index];
+            assert!(enters || count > 0, "a signal is blocked by fewer threads than none");
             self.counts[index] = if enters { count + 1 } else { count - 1 };
             if self.counts[index] == 0 {
                 self.blocked_somewhere &= !(1 << index);
             } else {
                 self.blocked_somewhere |= 1 << index;
             }
+            assert!(self.counts[index] <= self.threads, "more threads block than there are");
         }
     }
 

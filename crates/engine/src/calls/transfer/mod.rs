@@ -6,21 +6,21 @@ mod attempt;
 use libc::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 
 use crate::calls::files;
+use crate::calls::receive::{Outcome, receive};
 use crate::descriptors::closed;
-use crate::descriptors::edges::Seen;
 use crate::descriptors::facts;
-use crate::descriptors::receive::{Outcome, receive};
 use crate::descriptors::registry::{self, Descriptor, Direction, Kind};
 use crate::descriptors::ring;
-use crate::entry::frame::Frame;
 use crate::kernel::clock::NEVER;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::{EAGAIN, EINTR, RESTART, SUSPENDED, failed};
 use crate::kernel::user;
-use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
-use crate::schedule::pump::count_call;
+use crate::schedule::edges::Seen;
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::current;
+use crate::workers::helpers::{Interrupted, offload, offload_on_kept};
+use crate::workers::pump::count_call;
 
 /// A call that transfers bytes, by the shape of its arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -13,22 +13,22 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-use crate::descriptors::bell::ring;
 use crate::descriptors::closed;
+use crate::kernel::bell::ring;
 use crate::kernel::clock;
+use crate::kernel::disposition::{self, HELPER_SIGNAL, HELPER_VALUE, bit};
 use crate::kernel::lock::{Guarded, Locked, lock};
+use crate::kernel::stats;
 use crate::kernel::sys::{
     self, Arguments, BEGIN, EINTR, NEEDS_THREAD, RESTART, error, failed, sys,
 };
-use crate::schedule::in_place;
-use crate::schedule::kernel_thread::{self, start_kernel_thread};
 use crate::schedule::scheduler::{park, park_through_signals, wake};
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::current;
-use crate::show::stats;
-use crate::signals::disposition::{self, HELPER_SIGNAL, HELPER_VALUE, bit};
 use crate::signals::handling;
+use crate::workers::in_place;
+use crate::workers::kernel_thread::{self, start_kernel_thread};
 
 /// The effect of a signal that interrupts a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,9 @@ struct Job {
     next: Cell<*const Job>,
     /// The signal that the call sent to the helper, for the thread.
     signal: Cell<i32>,
+    /// The credentials of the process when the call began: a helper with older ones must not
+    /// execute it.
+    credentials: u32,
     /// The helper that executes the call.
     helper: AtomicI32,
     done: AtomicBool,
@@ -77,7 +80,8 @@ static IDS: Guarded<Vec<i32>> = Guarded::new(Vec::new());
 /// Changes with the credentials of the process, which a kernel thread keeps from its birth on.
 static CREDENTIALS: AtomicU32 = AtomicU32::new(0);
 
-/// Makes sure that no existing helper takes another call.
+/// Makes sure that no existing helper takes a call that begins from now on. The calls that wait are
+/// left to the helpers that were to execute them.
 pub(crate) fn retire() {
     with_queue(|| {
         CREDENTIALS.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +111,8 @@ fn with_queue<T>(work: impl FnOnce() -> T) -> T {
         sys!(SYS_sched_yield);
     }
     let result = work();
-    HELD.store(false, Ordering::Release);
+    let was_held = HELD.swap(false, Ordering::Release);
+    assert!(was_held, "the queue of jobs was free before its release");
     result
 }
 
@@ -158,6 +163,7 @@ pub(crate) fn offload_until(
         signal: Cell::new(0),
         thread: current(),
         next: Cell::new(core::ptr::null()),
+        credentials: CREDENTIALS.load(Ordering::Relaxed),
         helper: AtomicI32::new(0),
         done: AtomicBool::new(false),
     };
@@ -247,13 +253,14 @@ fn unlink(job: *const Job) -> bool {
             if previous.is_null() {
                 QUEUE.store(next.cast_mut(), Ordering::Relaxed);
             } else {
-                // SAFETY: as above.
+                // SAFETY: the job before it is in the queue too, so it lives.
                 unsafe { (*previous).next.set(next) };
             }
             if next.is_null() {
                 QUEUE_END.store(previous.cast_mut(), Ordering::Relaxed);
             }
-            QUEUED.fetch_sub(1, Ordering::Relaxed);
+            let queued = QUEUED.fetch_sub(1, Ordering::Relaxed);
+            assert!(queued > 0, "more jobs have left the queue than came");
             return true;
         }
         previous = at;
@@ -286,9 +293,11 @@ fn poke(helper: i32) {
 fn start_helper(locked: &mut Locked) -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let Some(stack) = sys::map(HELPER_STACK, protection, libc::MAP_NORESERVE) else { return false };
+    // The helper has the credentials of this moment, or later ones.
+    let credentials = CREDENTIALS.load(Ordering::Relaxed) as usize;
     // SAFETY: the stack is the helper's own, and the helper uses nothing else of this kernel
     // thread.
-    let helper = unsafe { start_kernel_thread(stack + HELPER_STACK, helper, 0) };
+    let helper = unsafe { start_kernel_thread(stack + HELPER_STACK, helper, credentials) };
     if failed(helper) {
         // SAFETY: mapped just now, for a helper that could not be started.
         unsafe { sys::unmap(stack, HELPER_STACK) };
@@ -305,23 +314,24 @@ fn start_helper(locked: &mut Locked) -> bool {
 
 /// A helper's loop. A helper does not end while it may be useful, because the kernel would cancel
 /// its requests to an io_uring.
-extern "C" fn helper(_: usize) {
+extern "C" fn helper(credentials: usize) {
     let mask = !(1u64 << (HELPER_SIGNAL - 1));
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &mask, 0, 8);
     sys!(SYS_prctl, libc::PR_SET_NAME, c"duality-helper");
     let me = sys!(SYS_gettid) as i32;
-    let credentials = CREDENTIALS.load(Ordering::Relaxed);
+    let credentials = credentials as u32;
     let retired = || credentials != CREDENTIALS.load(Ordering::Relaxed);
     loop {
         let seen = ARRIVALS.load(Ordering::Relaxed);
-        match with_queue(|| if retired() { Next::Nothing } else { take(me) }) {
+        match with_queue(|| take(me, credentials)) {
             Next::Job(job) => execute(job),
             Next::Wait => {
                 let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
                 sys!(SYS_futex, &ARRIVALS, flags, seen, 0);
                 with_queue(|| {
                     if !retired() {
-                        IDLE.fetch_sub(1, Ordering::Relaxed);
+                        let idle = IDLE.fetch_sub(1, Ordering::Relaxed);
+                        assert!(idle > 0, "more helpers have work than waited for it");
                     }
                 });
             }
@@ -340,22 +350,32 @@ enum Next {
     Nothing,
 }
 
-/// Takes the first job of the queue. Without a job, the helper is idle.
-fn take(me: i32) -> Next {
+/// Takes the first job of the queue. Without a job, the helper is idle. A helper with old
+/// credentials takes the jobs that began before the change. In the kernel, such calls go on with
+/// old credentials too. Otherwise no helper might take them.
+fn take(me: i32, credentials: u32) -> Next {
+    let retired = credentials != CREDENTIALS.load(Ordering::Relaxed);
     let job = QUEUE.load(Ordering::Relaxed);
-    if job.is_null() {
+    if job.is_null() && !retired {
         IDLE.fetch_add(1, Ordering::Relaxed);
         return Next::Wait;
     }
-    QUEUED.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: a job lives until it is done, and this helper decides when.
-    let job = unsafe { &*job };
+    let Some(job) = (unsafe { job.as_ref() }) else { return Next::Nothing };
+    if retired && job.credentials.wrapping_sub(credentials) as i32 > 0 {
+        return Next::Nothing;
+    }
+    let queued = QUEUED.fetch_sub(1, Ordering::Relaxed);
+    assert!(queued > 0, "more jobs are taken than were queued");
+    assert!(!job.done.load(Ordering::Relaxed), "a job that is done is in the queue");
     let next = job.next.get().cast_mut();
     QUEUE.store(next, Ordering::Relaxed);
     if next.is_null() {
-        QUEUE_END.store(next, Ordering::Relaxed);
+        let last = QUEUE_END.swap(next, Ordering::Relaxed);
+        assert!(core::ptr::eq(last, job), "the queue of jobs ends elsewhere");
     }
-    job.helper.store(me, Ordering::Relaxed);
+    let before = job.helper.swap(me, Ordering::Relaxed);
+    assert!(before == 0, "two helpers take a job");
     Next::Job(job)
 }
 
@@ -387,8 +407,9 @@ pub(crate) fn collect(locked: &mut Locked) -> bool {
     while !job.is_null() {
         // SAFETY: its thread waits for `done`, which is set here, after the last use.
         let (thread, next) = unsafe { ((*job).thread, (*job).next.get()) };
-        // SAFETY: as above.
-        unsafe { (*job).done.store(true, Ordering::Release) };
+        // SAFETY: its thread has not seen `done`, so the job still lives.
+        let was_done = unsafe { (*job).done.swap(true, Ordering::Release) };
+        assert!(!was_done, "a job is done twice");
         wake(locked, thread, Reason::Woken);
         job = next;
     }
@@ -405,4 +426,56 @@ pub(crate) fn reset_after_fork(locked: &mut Locked) {
     QUEUED.store(0, Ordering::Relaxed);
     IDLE.store(0, Ordering::Relaxed);
     HELPERS.store(0, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::thread::NOBODY;
+    use core::ptr;
+
+    fn job(credentials: u32) -> &'static Job {
+        Box::leak(Box::new(Job {
+            number: 0,
+            arguments: [0; 6],
+            result: Cell::new(0),
+            signal: Cell::new(0),
+            thread: &NOBODY,
+            next: Cell::new(core::ptr::null()),
+            credentials,
+            helper: AtomicI32::new(0),
+            done: AtomicBool::new(false),
+        }))
+    }
+
+    fn queue(jobs: &[&'static Job]) {
+        for pair in jobs.windows(2) {
+            pair[0].next.set(pair[1]);
+        }
+        let [first, last] =
+            [jobs[0], jobs[jobs.len() - 1]].map(|job| ptr::from_ref(job).cast_mut());
+        QUEUE.store(first, Ordering::Relaxed);
+        QUEUE_END.store(last, Ordering::Relaxed);
+        QUEUED.store(jobs.len() as u32, Ordering::Relaxed);
+    }
+
+    /// The only test of this file, because tests run in parallel and the queue is one.
+    #[test]
+    fn a_change_of_credentials_leaves_no_job_behind_and_old_helpers_take_no_new_one() {
+        let old = CREDENTIALS.load(Ordering::Relaxed);
+        let [before, after] = [job(old), job(old + 1)];
+        queue(&[before, after]);
+        CREDENTIALS.store(old + 1, Ordering::Relaxed);
+        let taken = |next: Next| match next {
+            Next::Job(job) => Some(job),
+            Next::Wait | Next::Nothing => None,
+        };
+        let first = taken(take(7, old)).expect("the call began before the change");
+        assert!(ptr::eq(first, before));
+        assert!(matches!(take(7, old), Next::Nothing), "the call began after the change");
+        let second = taken(take(8, old + 1)).expect("the new helper");
+        assert!(ptr::eq(second, after));
+        assert!(matches!(take(7, old), Next::Nothing));
+        assert!(matches!(take(8, old + 1), Next::Wait));
+    }
 }

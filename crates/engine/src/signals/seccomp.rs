@@ -1,13 +1,13 @@
 //! System calls that a filter of seccomp(2) turns into `SIGSYS` (`SECCOMP_RET_TRAP`). The engine
 //! makes these calls for the program, and the program's handler emulates them.
 
-use crate::entry::frame::Frame;
+use crate::kernel::frame::Frame;
+use crate::kernel::info::{of_words, words};
 use crate::kernel::sys::error;
+use crate::kernel::undelivered;
+use crate::schedule::context::Context;
 use crate::schedule::thread::{Pending, Thread};
 use crate::show::report::{NAMES, say};
-use crate::signals::context::Context;
-use crate::signals::info::{of_words, words};
-use crate::signals::undelivered;
 
 /// `SYS_SECCOMP`, the code of such a signal.
 pub(crate) const CODE: i32 = 1;

@@ -1,8 +1,8 @@
 //! Kernel threads of the engine. Each shares everything with the process, and has a stack and no
 //! libc.
 
-use crate::entry::frame::duality_clone;
 use crate::kernel::clock::{self, Nanoseconds};
+use crate::kernel::frame::duality_clone;
 use crate::kernel::sys::{ESRCH, sys};
 
 /// Starts a kernel thread that executes `work` with `argument` on a stack that ends at `stack_end`.

@@ -77,13 +77,13 @@ pub(crate) fn set_overrun(info: &mut libc::siginfo_t, times: i32) {
 
 /// All words of a signal.
 pub(crate) fn words(info: &libc::siginfo_t) -> &Words {
-    // SAFETY: as in `fields`.
+    // SAFETY: `Words` has the size and alignment of a `siginfo_t`, and any bytes are both.
     unsafe { &*(&raw const *info).cast() }
 }
 
 /// The signal that has these words.
 pub(crate) fn of_words(words: &Words) -> &libc::siginfo_t {
-    // SAFETY: as in `fields_mut`.
+    // SAFETY: `Words` has the size and alignment of a `siginfo_t`, and any bytes are both.
     unsafe { &*(&raw const *words).cast() }
 }
 
@@ -97,7 +97,7 @@ mod tests {
         // SAFETY: a queued signal has a value and a sender.
         assert_eq!(unsafe { info.si_value() }.sival_ptr as usize, 0x1234_5678_9abc);
         set_sender(&mut info, [77, 88]);
-        // SAFETY: as above.
+        // SAFETY: a queued signal has a sender, which was set just now.
         assert_eq!(unsafe { (info.si_pid(), info.si_uid()) }, (77, 88));
         assert_eq!((info.si_signo, info.si_code), (40, libc::SI_QUEUE));
         assert_eq!(value(of_words(words(&info))), 0x1234_5678_9abc);

@@ -31,7 +31,7 @@ pub(crate) struct Frame {
     _padding: usize,
 }
 
-// SAFETY: integers alone.
+// SAFETY: a frame has integers alone and no padding, so any bytes are one.
 unsafe impl Plain for Frame {}
 
 impl Frame {
@@ -143,9 +143,22 @@ pub(crate) fn after_wait(address: usize) -> Option<usize> {
 /// The 64 bytes below `stack` are writable and free.
 pub(crate) unsafe fn initial_context(stack: usize, start: unsafe extern "C" fn()) -> usize {
     const MXCSR_AND_CONTROL_WORD: usize = 0x037f_0000_1f80;
+    assert!(stack.is_multiple_of(16), "a stack begins at an odd address");
     let words: [usize; 8] = [MXCSR_AND_CONTROL_WORD, 0, 0, 0, 0, 0, 0, start as *const () as usize];
     let at = stack - size_of_val(&words);
     // SAFETY: the caller keeps the promises above.
     unsafe { (at as *mut [usize; 8]).write(words) };
     at
+}
+
+/// Whether what lies at `stack_pointer` looks as `duality_switch` and [`initial_context`] leave it:
+/// the control registers, six general ones, and an address to return to.
+pub(crate) fn is_left_by_switch(stack_pointer: usize) -> bool {
+    const MXCSR_RESERVED: usize = 0xffff_0000;
+    if !stack_pointer.is_multiple_of(16) {
+        return false;
+    }
+    // SAFETY: the caller is about to switch to this stack, which reads the same words.
+    let words = unsafe { *(stack_pointer as *const [usize; 8]) };
+    words[0] & MXCSR_RESERVED == 0 && words[7] != 0
 }

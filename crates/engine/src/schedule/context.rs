@@ -5,11 +5,12 @@
 
 use core::arch::asm;
 
-use crate::entry::frame::{Frame, duality_resume};
-use crate::signals::disposition::{Action, SA_ONSTACK};
+use crate::kernel::disposition::{Action, SA_ONSTACK};
+use crate::kernel::frame::{Frame, duality_resume};
 
+use crate::kernel::assertions::check;
 use crate::kernel::plain::{Plain, zeroed};
-use crate::kernel::sys::ENOMEM;
+use crate::kernel::sys::{EFAULT, ENOMEM};
 use crate::kernel::user;
 use crate::schedule::thread::Thread;
 
@@ -99,7 +100,7 @@ const SEGMENTS_ARE_VALID: u64 = 6;
 #[inline(always)]
 pub(crate) fn stack_pointer() -> u64 {
     let here: u64;
-    // SAFETY: reads a register.
+    // SAFETY: the instruction reads a register, and touches neither memory nor flags.
     unsafe { asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags)) };
     here
 }
@@ -125,11 +126,17 @@ pub(crate) fn room(thread: &Thread, rsp: u64) -> u64 {
     }
 }
 
-/// The address beneath which a handler's frame is put.
-fn top(thread: &Thread, action: &Action, rsp: u64) -> u64 {
+/// Whether the handler begins on the alternate stack, and the thread is elsewhere.
+fn enters_alternate(thread: &Thread, action: &Action, rsp: u64) -> bool {
     let stack = thread.alternate_stack.get();
     let wanted = action.flags & SA_ONSTACK != 0 && stack.ss_flags & libc::SS_DISABLE == 0;
-    if wanted && !on_alternate(&stack, rsp) {
+    wanted && !on_alternate(&stack, rsp)
+}
+
+/// The address beneath which a handler's frame is put.
+fn top(thread: &Thread, action: &Action, rsp: u64) -> u64 {
+    if enters_alternate(thread, action, rsp) {
+        let stack = thread.alternate_stack.get();
         stack.ss_sp as u64 + stack.ss_size as u64
     } else {
         rsp - RED_ZONE
@@ -163,6 +170,11 @@ impl Context {
     ) -> Result<(), isize> {
         let mut top = top(thread, delivery.action, self.rsp);
         let here = stack_pointer();
+        let alternate = thread.alternate_stack.get();
+        let enters = enters_alternate(thread, delivery.action, self.rsp);
+        // An alternate stack may lie just above the stack that the engine executes on.
+        let apart = enters && !on_alternate(&alternate, here);
+        let beneath = if apart { Beneath::Nothing } else { beneath };
         let own = (&raw const *self as u64) - CONTEXT_OFFSET;
         let own_end = own + size_of::<SignalFrame>() as u64;
         let bytes = self.vector_bytes()?;
@@ -188,17 +200,18 @@ impl Context {
         if beneath == Beneath::Call && top > here - MARGIN && top < here + (1 << 20) {
             top = here - MARGIN;
         }
-        let (vectors, place) = if vectors_stay {
-            (self.vectors, frame_below(top))
-        } else {
-            let vectors = self.copy_vectors(top, bytes)?;
-            (vectors, frame_below(vectors))
-        };
+        let copied = self.vectors != 0 && !vectors_stay;
+        let place = frame_below(if copied { place_of_vectors(top, bytes) } else { top });
+        if enters && !on_alternate(&alternate, place) {
+            // As in the kernel, what lies beneath the alternate stack is not written.
+            return Err(EFAULT);
+        }
+        let vectors = if copied { self.copy_vectors(top, bytes)? } else { self.vectors };
         let mut saved = *self;
         saved.link = 0;
         saved.vectors = vectors;
         saved.mask = delivery.mask;
-        saved.stack = thread.alternate_stack.get();
+        saved.stack = alternate;
         let frame = SignalFrame {
             restorer: delivery.action.restorer,
             context: saved,
@@ -207,6 +220,16 @@ impl Context {
         // The frame lies beneath the thread's stack pointer and its red zone, or on its alternate
         // stack.
         user::write_bytes(place as usize, (&raw const frame).cast(), size_of::<SignalFrame>())?;
+        assert!(place % 16 == 8, "a handler begins with an odd stack");
+        assert!(vectors.is_multiple_of(64), "vector registers are at an odd address");
+        let below = place < saved.rsp || on_alternate(&saved.stack, place);
+        check!(below, "a frame of a handler is above its stack");
+        self.begin_handler(delivery, place);
+        Ok(())
+    }
+
+    /// The registers with which a handler begins, above its frame at `place`.
+    fn begin_handler(&mut self, delivery: &Delivery<'_>, place: u64) {
         self.rip = delivery.action.handler;
         self.rsp = place;
         self.rax = 0;
@@ -215,7 +238,6 @@ impl Context {
         self.rdx = place + CONTEXT_OFFSET;
         // Handlers expect the direction flag clear, and no single step.
         self.rflags &= !0x500;
-        Ok(())
     }
 
     /// Has the system call that was interrupted fail with this error.

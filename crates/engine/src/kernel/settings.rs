@@ -1,16 +1,17 @@
 //! The settings of `duality run` for the engine, in one environment variable that the program does
 //! not see.
 //!
-//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:cache=/…:`
-//! `preload=…` and `LD_PRELOAD`. The last item is the value that `LD_PRELOAD` had before.
+//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:`
+//! `assertions=0:cache=/…:preload=…` and `LD_PRELOAD`. The last item is the value that `LD_PRELOAD`
+//! had before.
 
 use alloc::vec::Vec;
 
+use crate::kernel::assertions;
 use crate::kernel::lock::Setting;
 use crate::kernel::lock_counts;
 use crate::kernel::sys::{failed, sys};
 use crate::kernel::user;
-use crate::schedule::thread::MAIN;
 
 /// The variable.
 const VARIABLE: &[u8] = b"DUALITY_RUN=";
@@ -53,7 +54,7 @@ static OWN: crate::kernel::lock::Guarded<[Vec<u8>; 2]> =
 ///
 /// `environment` is the array of the process.
 pub(crate) unsafe fn take(environment: *mut *mut u8) -> Option<()> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller gives the array of the process, which ends with a null pointer.
     let list = unsafe { Environment::new(environment) };
     let settings = list.remove(VARIABLE)?;
     let preload = list.find(PRELOAD)?;
@@ -88,6 +89,7 @@ pub(crate) fn read(settings: &[u8]) -> &[u8] {
                     lock_counts::switch_on();
                 }
             }
+            b"assertions" if number != 0 => assertions::switch_on(),
             b"children" => CHILDREN.set(number != 0),
             b"signal" => DUMP_SIGNAL.set(number as i32),
             b"stall" => STALL.set(number),
@@ -128,10 +130,10 @@ fn restore_stack_limit() {
     }
 }
 
-/// Whether a program that is executed now runs with the engine. A converted program brings its own
-/// engine.
-pub(crate) fn follows_exec() -> bool {
-    LIBRARY.get() >= 0 && (CHILDREN.get() || MAIN.id.get() == FIRST_PROCESS.get())
+/// Whether a program that `process` executes now runs with the engine. A converted program brings
+/// its own engine.
+pub(crate) fn follows_exec(process: i32) -> bool {
+    LIBRARY.get() >= 0 && (CHILDREN.get() || process == FIRST_PROCESS.get())
 }
 
 /// The name of the command that started the program, for messages. A converted program brings its
@@ -140,7 +142,7 @@ pub(crate) fn command() -> &'static str {
     if LIBRARY.get() >= 0 { "run" } else { "cc" }
 }
 
-/// The folder of the cache of sites (`entry/site_cache.rs`).
+/// The folder of the cache of sites (`objects/site_cache.rs`).
 pub(crate) fn cache() -> Option<Vec<u8>> {
     let folder = CACHE.of(&mut crate::kernel::lock::lock()).clone();
     (!folder.is_empty()).then_some(folder)
@@ -204,7 +206,7 @@ impl Environment {
     fn index(&self, prefix: &[u8]) -> Option<usize> {
         let mut index = 0;
         loop {
-            // SAFETY: promised to `new`.
+            // SAFETY: the array ends with a null pointer, and the loop does not go beyond it.
             let text = unsafe { *self.0.add(index) };
             if text.is_null() {
                 return None;
@@ -241,7 +243,7 @@ impl Environment {
         let mut index = self.index(prefix)?;
         let text = self.text(index);
         loop {
-            // SAFETY: promised to `new`.
+            // SAFETY: `index` is before the null pointer, so the place after it is in the array.
             unsafe {
                 let next = *self.0.add(index + 1);
                 *self.0.add(index) = next;

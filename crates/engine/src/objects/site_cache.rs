@@ -18,9 +18,10 @@ use core::ffi::CStr;
 use duality_patcher::{Image, Kind, Relative, SEARCH, Site, has_candidates};
 use libc::Elf64_Phdr;
 
-use crate::entry::{cache_bounds, settings};
 use crate::kernel::plain::zeroed;
+use crate::kernel::settings;
 use crate::kernel::sys::{self, failed, sys};
+use crate::objects::cache_bounds;
 
 /// "duality1", and the number of words before the first site.
 const MAGIC: u64 = u64::from_le_bytes(*b"duality1");

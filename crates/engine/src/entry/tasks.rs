@@ -1,19 +1,19 @@
 //! The calls of a converted program's runtime. No kernel uses the numbers of these calls: see
 //! `engine.h`.
 
+use crate::calls::buckets;
 use crate::calls::futex;
 use crate::descriptors::closed;
 use crate::descriptors::registry;
-use crate::entry::frame::Frame;
 use crate::entry::table::{CLASSES, Class};
 use crate::kernel::clock::NEVER;
+use crate::kernel::frame::Frame;
 use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{EAGAIN, EINTR, EINVAL, ENOSYS, NEEDS_THREAD, RESTART, SUSPENDED};
 use crate::kernel::user;
 use crate::schedule::converted;
 use crate::schedule::loops::{self, MOST_LOOPS, Next};
 use crate::schedule::processor_time;
-use crate::schedule::pump::count_call;
 use crate::schedule::scheduler::{self, park, park_through_signals, wake};
 use crate::schedule::task::{Task, TaskRef};
 use crate::schedule::thread::ThreadRef;
@@ -21,6 +21,7 @@ use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::current;
 use crate::show::stall;
 use crate::signals::handling;
+use crate::workers::pump::count_call;
 
 /// The number of the first call.
 pub(crate) const FIRST: usize = 0x4455_0000;
@@ -81,7 +82,7 @@ fn next(may_end: bool) -> isize {
                 if let Some(nodes) = task.leave(&mut locked) {
                     closed::end_wait(&mut locked, &nodes);
                 }
-                futex::remove(&mut locked, waiter);
+                buckets::remove(&mut locked, waiter);
                 waiter.state.set(locked.held(), State::Running);
                 return &raw const *task as isize;
             }
@@ -164,7 +165,7 @@ fn wait(frame: &Frame) -> isize {
             Err(fault) => return fault,
         }
     }
-    futex::insert(&mut locked, &task.waiter, key, futex::ANY);
+    buckets::insert(&mut locked, &task.waiter, key, futex::ANY);
     scheduler::suspend(&mut locked, task, deadline);
     SUSPENDED
 }

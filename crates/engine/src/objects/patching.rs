@@ -18,14 +18,14 @@ use duality_patcher::{
 };
 use libc::Elf64_Phdr;
 
-use crate::entry::frame::{duality_entry, duality_entry_clock, duality_entry_vectors};
-use crate::entry::object_file::{ObjectFile, Opened};
-use crate::entry::site_cache::Key;
-use crate::entry::vectors::measure_vector_state;
+use crate::kernel::frame::{duality_entry, duality_entry_clock, duality_entry_vectors};
+use crate::kernel::stats;
 use crate::kernel::sys::{self, failed, sys};
 use crate::kernel::user;
+use crate::objects::object_file::{ObjectFile, Opened};
+use crate::objects::site_cache::Key;
+use crate::objects::vectors::measure_vector_state;
 use crate::show::loaded_objects;
-use crate::show::stats;
 
 const PAGE: u64 = 4096;
 /// The longest distance of the stubs from the text.
@@ -80,9 +80,9 @@ pub(crate) fn patch_loaded() -> Result<(), Unpatchable> {
 ///
 /// The object is loaded as its program headers say.
 unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the object is loaded, so its headers are in memory and stay.
     let headers = unsafe { core::slice::from_raw_parts(object.headers, usize::from(object.count)) };
-    // SAFETY: as above.
+    // SAFETY: the dynamic linker gives a name that ends with a zero, and keeps it.
     let name = unsafe { CStr::from_ptr(object.name) };
     let base = object.base as u64;
     if is_own(headers, base) {
@@ -92,7 +92,7 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
         // The clocks of threads are a system call there. If the kernel has sealed the object, they
         // are those of workers.
         let clock = duality_entry_clock as *const () as u64;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises that these headers describe what is at `base`.
         let vdso = unsafe { image_in_memory(headers, base) };
         let entries = Entries { general: clock, vectors: clock };
         let key = Key::new(&vdso, headers, base, None);
@@ -109,7 +109,7 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
         return Ok(());
     }
     let is_libc = is_libc(name.to_bytes());
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises that these headers describe what is at `base`.
     let loaded = Image { is_libc, ..unsafe { image_in_memory(headers, base) } };
     let is_program = name.is_empty();
     let shown = if is_program { loaded_objects::PROGRAM } else { name.to_bytes() };
@@ -168,7 +168,7 @@ unsafe fn image_in_memory(headers: &[Elf64_Phdr], base: u64) -> Image<'static> {
         match header.p_type {
             libc::PT_LOAD if header.p_flags & libc::PF_R != 0 => {
                 let length = header.p_memsz as usize;
-                // SAFETY: promised by the caller.
+                // SAFETY: the caller promises that a readable segment is loaded there.
                 let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, length) };
                 let executable = header.p_flags & libc::PF_X != 0;
                 image.segments.push(Segment { address, bytes, executable });

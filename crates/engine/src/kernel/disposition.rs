@@ -1,8 +1,8 @@
 //! The properties of a signal by its number, and the program's action for the signal.
 
+use crate::kernel::info::queued;
 use crate::kernel::plain::Plain;
 use crate::kernel::sys::sys;
-use crate::signals::info::queued;
 
 /// The signals of the engine: ticks, and interruptions of helpers. The program can use both signals
 /// too.
@@ -63,7 +63,7 @@ impl Action {
     }
 }
 
-// SAFETY: integers.
+// SAFETY: an action has four integers and no padding, so any bytes are one.
 unsafe impl Plain for Action {}
 
 /// A signal in a set of signals.

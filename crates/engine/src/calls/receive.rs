@@ -17,10 +17,10 @@ use crate::kernel::clock::{NEVER, Nanoseconds};
 use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{EAGAIN, EINTR, error};
 use crate::schedule::idle;
-use crate::schedule::pump;
 use crate::schedule::scheduler::{park, park_through_signals};
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::current;
+use crate::workers::pump;
 
 /// The most that one request receives.
 pub(crate) const MOST: usize = 1 << 30;

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::descriptors::ring;
-use crate::entry::frame::duality_wait;
+use crate::kernel::frame::duality_wait;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::{Arguments, EINTR, RESTART};
 use crate::schedule::loops;

@@ -8,6 +8,7 @@ use libc::{
     POLLRDBAND, POLLRDHUP, POLLRDNORM, POLLWRBAND, POLLWRNORM,
 };
 
+use crate::kernel::assertions::check;
 use crate::kernel::cells::UnderLock;
 use crate::kernel::lock::{Held, Locked};
 use crate::schedule::waiter::WaiterRef;
@@ -57,11 +58,13 @@ impl PollNode {
         let held = locked.held();
         let list = self.list.get(held);
         let first = list.load(Ordering::Relaxed);
+        check!(!Self::is_in(held, list, self), "a wait is in the list of a descriptor twice");
         self.previous.set(held, ptr::null());
         self.next.set(held, first);
         // SAFETY: nodes in a list are alive.
         if let Some(first) = unsafe { first.as_ref() } {
-            first.previous.set(held, self);
+            let before = first.previous.replace(held, self);
+            assert!(before.is_null(), "the first wait of a list has one before it");
         }
         list.store(ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
     }
@@ -81,13 +84,24 @@ impl PollNode {
         let (next, previous) = (self.next.get(held), self.previous.get(held));
         // SAFETY: nodes in a list are alive.
         if let Some(next) = unsafe { next.as_ref() } {
-            next.previous.set(held, previous);
+            let before = next.previous.replace(held, previous);
+            assert!(ptr::eq(before, self), "a wait is before one that is not after it");
         }
-        // SAFETY: as above.
-        match unsafe { previous.as_ref() } {
-            Some(previous) => previous.next.set(held, next),
-            None => self.list.get(held).store(next.cast_mut(), Ordering::Relaxed),
-        }
+        // SAFETY: `previous` is in the list too, so it is alive.
+        let after = match unsafe { previous.as_ref() } {
+            Some(previous) => previous.next.replace(held, next),
+            None => self.list.get(held).swap(next.cast_mut(), Ordering::Relaxed),
+        };
+        assert!(ptr::eq(after, self), "a wait is not in the list of its descriptor");
+        check!(!Self::is_in(held, self.list.get(held), self), "a wait is in the list that it left");
+    }
+
+    fn is_in(held: Held<'_>, list: &PollList, node: &Self) -> bool {
+        // SAFETY: nodes in a list are alive.
+        let first = unsafe { list.load(Ordering::Relaxed).as_ref() };
+        // SAFETY: the next node of one in a list is in the list too, so it is alive.
+        let next = |node: &&Self| unsafe { node.next.get(held).as_ref() };
+        core::iter::successors(first, next).any(|other| ptr::eq(other, node))
     }
 
     /// Moves all nodes of a list to the list of a descriptor that is kept for them. Returns the

@@ -9,7 +9,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use crate::signals::disposition::FIRST_QUEUED;
+use crate::kernel::disposition::FIRST_QUEUED;
 
 /// Signals that can wait, one for each bit of a word. Further signals are lost. But a signal that
 /// comes while the engine executes makes the kernel keep later signals (`signals/flood.rs`).
@@ -30,7 +30,7 @@ static PLACES: [Place; MOST] = [const {
     Place {
         number: AtomicI32::new(0),
         order: AtomicU64::new(0),
-        // SAFETY: all zeros are a `siginfo_t`.
+        // SAFETY: a `siginfo_t` has integers and addresses, for which zeros are valid.
         info: UnsafeCell::new(unsafe { core::mem::zeroed() }),
     }
 }; MOST];
@@ -58,7 +58,7 @@ pub(crate) fn hold(info: &libc::siginfo_t) {
     let place = &PLACES[before.trailing_ones() as usize];
     place.number.store(info.si_signo, Ordering::Relaxed);
     place.order.store(CAME.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-    // SAFETY: see `Place`.
+    // SAFETY: this code has set the bit in `TAKEN`, so the place is its own until `READY`.
     unsafe { *place.info.get() = *info };
     READY.fetch_or(1 << before.trailing_ones(), Ordering::Release);
 }
@@ -75,7 +75,7 @@ pub(crate) fn take() -> Option<libc::siginfo_t> {
         let waiting = places(READY.load(Ordering::Acquire));
         let (bit, place) = waiting.min_by_key(|(_, place)| place.order.load(Ordering::Relaxed))?;
         if READY.fetch_and(!bit, Ordering::Acquire) & bit != 0 {
-            // SAFETY: see `Place`.
+            // SAFETY: this code has cleared the bit in `READY`, so the place is its own now.
             let info = unsafe { *place.info.get() };
             TAKEN.fetch_and(!bit, Ordering::Release);
             return Some(info);

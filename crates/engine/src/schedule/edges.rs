@@ -7,6 +7,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use crate::kernel::assertions::check;
 use crate::kernel::lock::{Held, Locked};
 use crate::schedule::waiter::{Waiter, WaiterRef};
 
@@ -65,26 +66,32 @@ impl Side {
     /// Adds a waiter.
     pub(crate) fn add(&self, locked: &mut Locked, waiter: WaiterRef) {
         let held = locked.held();
+        check!(!self.has(held, waiter), "a waiter waits for a descriptor twice");
         waiter.next_waiter.set(held, None);
         match self.iter(held).last() {
             Some(last) => last.next_waiter.set(held, Some(waiter)),
             None => self.set_first(Some(waiter)),
         }
+        check!(self.has(held, waiter), "a waiter is not in the list that it was put into");
+    }
+
+    /// Whether a waiter is in the list.
+    fn has(&self, held: Held<'_>, waiter: WaiterRef) -> bool {
+        self.iter(held).any(|other| other.is(waiter))
     }
 
     /// Takes a waiter out, if it is in the list.
     pub(crate) fn remove(&self, locked: &mut Locked, waiter: WaiterRef) {
         let held = locked.held();
         let next = waiter.next_waiter.get(held);
-        if self.first().is_some_and(|first| first.is(waiter)) {
-            self.set_first(next);
-            return;
-        }
         let follows =
             |other: &WaiterRef| other.next_waiter.get(held).is_some_and(|is| is.is(waiter));
-        if let Some(previous) = self.iter(held).find(follows) {
+        if self.first().is_some_and(|first| first.is(waiter)) {
+            self.set_first(next);
+        } else if let Some(previous) = self.iter(held).find(follows) {
             previous.next_waiter.set(held, next);
         }
+        check!(!self.has(held, waiter), "a waiter is in the list that it left");
     }
 
     /// Called in the child of a fork, where nothing waits.

@@ -1,27 +1,33 @@
 //! The worker's own loop: runs ready threads, looks at the descriptors, and waits if there is
 //! nothing to run.
 
-use crate::calls::processes;
-use crate::descriptors::bell::{BELL_DATA, EPOLL};
 use crate::descriptors::registry;
 use crate::descriptors::ring;
-use crate::entry::frame::duality_switch;
+use crate::kernel::assertions::check;
+use crate::kernel::bell::{BELL_DATA, EPOLL};
 use crate::kernel::clock;
-use crate::kernel::lock::{Locked, lock};
-use crate::schedule::helpers;
+use crate::kernel::frame::duality_switch;
+use crate::kernel::lock::{self, Locked, Setting, lock};
+use crate::kernel::stats;
+use crate::kernel::undelivered;
 use crate::schedule::idle;
-use crate::schedule::more_workers;
 use crate::schedule::processor_time;
 use crate::schedule::scheduler::{
     self, become_current, dequeue, expire, let_others_run, others_are_ready, woken_are_ready,
 };
 use crate::schedule::thread::{NOBODY, ThreadRef};
 use crate::schedule::ticks;
-use crate::schedule::worker::{self, worker};
-use crate::show::stats;
+use crate::schedule::waiter::State;
+use crate::schedule::worker::{self, Worker, worker};
 use crate::signals::flood;
 use crate::signals::handling;
-use crate::signals::undelivered;
+use crate::workers::helpers;
+use crate::workers::more_workers;
+
+/// What remains to be done for a thread that has ended, once its stack has been left
+/// (`calls/processes.rs`).
+pub(crate) static FINISH_THREAD: Setting<Option<Finish>> = Setting::new(None);
+type Finish = fn(&mut Locked, ThreadRef);
 
 /// Switches between two looks at the descriptors.
 const SWITCHES: i32 = 64;
@@ -80,10 +86,13 @@ pub(crate) extern "C" fn worker_loop() -> ! {
     let mut locked = Locked::taken_over();
     let worker = worker();
     loop {
+        check!(lock::is_held_here(), "a worker goes on without the lock");
+        check!(has_left(&mut locked, worker), "a thread has left its worker and still runs");
         processor_time::leave_thread(worker);
         worker.current.set(&NOBODY);
         if let Some(thread) = worker.ended.take() {
-            processes::finish_thread(&mut locked, thread);
+            let finish = FINISH_THREAD.get().expect("set before the first thread begins");
+            finish(&mut locked, thread);
         }
         if more_workers::is_to_end() {
             more_workers::leave(locked);
@@ -94,6 +103,7 @@ pub(crate) extern "C" fn worker_loop() -> ! {
         match next(&mut locked) {
             Some(thread) => {
                 become_current(&mut locked, worker, thread);
+                scheduler::assert_left(thread.stack_pointer.get());
                 // SAFETY: the thread is ready, as in `switch_away`.
                 unsafe {
                     duality_switch(
@@ -106,6 +116,13 @@ pub(crate) extern "C" fn worker_loop() -> ! {
             None => wait(&mut locked),
         }
     }
+}
+
+/// Whether the thread that the worker ran has parked, waits for its turn or has ended.
+fn has_left(locked: &mut Locked, worker: &Worker) -> bool {
+    let thread = worker.current.get();
+    let ended = worker.ended.get().is_some_and(|ended| ended.is(thread));
+    ended || thread.is(&NOBODY) || thread.state.get(locked.held()) != State::Running
 }
 
 /// The thread that this worker runs next. Before a thread that computes, the worker looks at the

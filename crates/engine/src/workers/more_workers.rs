@@ -4,18 +4,18 @@ use alloc::vec::Vec;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::entry::frame::{duality_worker_start, initial_context};
-use crate::entry::settings;
+use crate::kernel::frame::{duality_worker_start, initial_context};
 use crate::kernel::lock::{Locked, lock};
+use crate::kernel::settings;
 use crate::kernel::sys::{self, error, failed, sys};
 use crate::schedule::every_worker;
 use crate::schedule::idle::{self, START_WORKER};
-use crate::schedule::kernel_thread::{self, start_kernel_thread};
 use crate::schedule::scheduler;
 use crate::schedule::ticks;
 use crate::schedule::worker::{self, FIRST, MOST_WORKERS, Worker, set_in_engine, worker};
 use crate::signals::handling;
 use crate::signals::masks;
+use crate::workers::kernel_thread::{self, start_kernel_thread};
 
 /// The size of a worker's own stack. The worker sleeps on it, and the signal handler uses the other
 /// part.
@@ -32,7 +32,7 @@ pub(crate) fn prepare() -> Result<(), isize> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let stack = sys::map(FIRST_STACK, protection, libc::MAP_NORESERVE | libc::MAP_STACK);
     let end = stack.ok_or(error(libc::ENOMEM))? + FIRST_STACK - 64;
-    // SAFETY: mapped just now.
+    // SAFETY: the stack was mapped just now, so the 64 bytes below its end are free.
     FIRST.stack_pointer.set(unsafe { initial_context(end, duality_worker_start) });
     worker::stand_alone(&mut lock());
     allow_more();

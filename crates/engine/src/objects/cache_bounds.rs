@@ -1,5 +1,5 @@
-//! Bounds the folder of the cache of sites: [`site_cache`](crate::entry::site_cache). A library of
-//! an older version leaves a file that no program uses again.
+//! Bounds the folder of the cache of sites: [`site_cache`](crate::objects::site_cache). A library
+//! of an older version leaves a file that no program uses again.
 //!
 //! The engine looks at the folder when it has added a file, so a start that adds none costs
 //! nothing. It removes files that are too old, then the oldest files beyond the bounds. Each
