@@ -156,8 +156,8 @@ fn figure(
         doubtful: Vec::new(),
     };
     let svg = Lines {
-        about: &format!("{name}: {caption}"),
-        below,
+        about: format!("{name}: {caption}"),
+        below: below.to_owned(),
         is_logarithmic: false,
         is_straight_across: false,
         marked: Vec::new(),

@@ -134,8 +134,8 @@ fn chart(
     }
     let series = Series { name: String::new(), rank: Some(0), points, doubtful: Vec::new() };
     let lines = Lines {
-        about: caption,
-        below,
+        about: caption.to_owned(),
+        below: below.to_owned(),
         is_logarithmic: false,
         is_straight_across,
         marked: Vec::new(),

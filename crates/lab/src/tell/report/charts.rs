@@ -371,8 +371,8 @@ impl Over<'_> {
         };
         let series: Vec<Series> = summary.subjects.iter().map(&mut series).collect();
         let svg = Lines {
-            about: &format!("{title}, against {below}"),
-            below,
+            about: format!("{title}, against {below}"),
+            below: below.to_owned(),
             is_logarithmic: axis.is_logarithmic,
             is_straight_across: axis.is_straight_across,
             marked: if below == summary.counted.axis() {

@@ -1,0 +1,3 @@
+//! The sheets of each question, one file each.
+
+pub mod graph;
