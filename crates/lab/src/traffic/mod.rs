@@ -1,16 +1,10 @@
-//! A trace in readable form: the numbers of requests and connections, their times, and the inferred
-//! properties. [`Summary::text`] is for a terminal, [`write()`] makes a page, and a summary
-//! serialises as JSON.
-
-mod page;
-mod text;
+//! The content of a trace: the numbers of requests and connections, their times, and the inferred
+//! properties. A summary serialises as JSON.
 
 use std::time::Duration;
 
 use duality_trace::{Class, Connection, Inferred, Method, Trace};
 use serde::Serialize;
-
-pub use page::write;
 
 /// The version of a summary as JSON.
 const VERSION: u32 = 1;
@@ -84,7 +78,7 @@ pub struct Distribution {
     pub most: f64,
     /// Values, each with the share of all values that are at most as large.
     #[serde(skip)]
-    shares: Vec<(f64, f64)>,
+    pub(crate) shares: Vec<(f64, f64)>,
 }
 
 impl Summary {
@@ -129,6 +123,11 @@ impl Summary {
     /// Requests a second on average.
     pub fn rate(&self) -> f64 {
         self.requests as f64 / self.seconds.max(1e-6)
+    }
+
+    /// Requests a second in each slice.
+    pub(crate) fn rates(&self) -> Vec<f64> {
+        self.arrivals.iter().map(|count| *count as f64 / self.slice_seconds).collect()
     }
 
     /// The summary as JSON.
@@ -240,4 +239,4 @@ fn distribution(mut values: Vec<(f64, u64)>) -> Distribution {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,3 +1,4 @@
 //! The sheets of each question, one file each.
 
 pub mod graph;
+pub mod traffic;
