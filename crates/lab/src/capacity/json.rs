@@ -7,7 +7,7 @@ use super::forms::Prediction;
 use super::hosts::Need;
 use super::limits::Limit;
 use super::points::Point;
-use super::{Capacity, Memory, Subject, text, title};
+use super::{Capacity, Memory, Subject, notes, title};
 
 /// The version of the form. The version changes when a field changes its meaning, and not for a new
 /// field.
@@ -29,8 +29,8 @@ pub fn json(all: &[Capacity]) -> Value {
             "hosts": question.hosts,
             "architectures": capacity.subjects.iter().map(subject).collect::<Vec<_>>(),
             "load_limits": capacity.load.iter().map(limit).collect::<Vec<_>>(),
-            "notes": text::notes(capacity),
-            "to_measure": text::measuring_words(capacity),
+            "notes": notes::notes(capacity),
+            "to_measure": notes::measuring_words(capacity),
         })
     };
     value!({ "version": VERSION, "experiments": all.iter().map(one).collect::<Vec<_>>() })

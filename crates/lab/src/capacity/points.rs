@@ -44,7 +44,7 @@ pub struct Measurements {
 
 impl Measurements {
     /// The points with at most this many connections.
-    pub(super) fn up_to(&self, connections: usize) -> Vec<Point> {
+    pub(crate) fn up_to(&self, connections: usize) -> Vec<Point> {
         let few = self.points.iter().filter(|point| point.connections <= connections);
         few.cloned().collect()
     }

@@ -1,4 +1,5 @@
 //! The sheets of each question, one file each.
 
+pub mod capacity;
 pub mod graph;
 pub mod traffic;
