@@ -2,4 +2,5 @@
 
 pub mod capacity;
 pub mod graph;
+pub mod model;
 pub mod traffic;
