@@ -15,6 +15,7 @@ pub mod answers;
 pub mod chart;
 pub mod comparison;
 pub mod data;
+pub mod journal;
 pub mod recommendation;
 pub mod render;
 pub mod replay;

@@ -18,13 +18,11 @@
 mod candidate;
 mod ending;
 pub mod event;
-mod page;
 mod plan;
 mod queue;
-pub mod record;
 mod run;
 mod silence;
-mod text;
+pub(crate) mod text;
 
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +36,7 @@ use serde::Serialize;
 use crate::judge::sequential::Rule;
 
 pub use run::run;
-pub use text::{line, summary};
+pub use text::line;
 
 /// The candidates of a trial, and the procedure.
 #[derive(Clone, Debug)]

@@ -4,3 +4,4 @@ pub mod capacity;
 pub mod graph;
 pub mod model;
 pub mod traffic;
+pub mod trial;
