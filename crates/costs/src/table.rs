@@ -1,10 +1,9 @@
-//! The measurements as a table and as JSON.
+//! The measurements as tables.
 
 use std::fmt::Write;
 
 use duality_lab::format::grouped;
 use duality_lab::statistics::{Estimate, estimate, low_quantile, ratio};
-use serde_json::{Value, json};
 
 use crate::program::{NOT_BUILT, PEERS};
 use crate::run::{Cell, Row};
@@ -40,38 +39,6 @@ pub fn text(rows: &[Row]) -> String {
     text += &shares(rows);
     text += &remarks(rows);
     text
-}
-
-/// Format version 1, documented in docs/model.md.
-pub fn json(rows: &[Row]) -> Value {
-    let cell = |row: &Row, cell: &Cell| match &cell.outcome {
-        Err(why) => json!({ "subject": cell.subject, "unavailable": why }),
-        Ok(batches) => {
-            let estimate = typical(row.cost.unit, batches);
-            let interval = estimate.and_then(|estimate| estimate.interval);
-            json!({
-                "subject": cell.subject,
-                "count": cell.count,
-                row.cost.unit.symbol(): estimate.map(|estimate| estimate.value),
-                "low": interval.map(|interval| interval.low),
-                "high": interval.map(|interval| interval.high),
-                "batches": batches,
-            })
-        }
-    };
-    let costs: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            let subjects: Vec<Value> = row.cells.iter().map(|found| cell(row, found)).collect();
-            json!({
-                "cost": row.cost.name,
-                "about": row.cost.about,
-                "unit": row.cost.unit.symbol(),
-                "subjects": subjects,
-            })
-        })
-        .collect();
-    json!({ "version": 1, "costs": costs })
 }
 
 /// Rows of costs, columns of subjects.
@@ -187,7 +154,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
 /// `12.3 ±2%`: the value that stands for some batches. For time, this value is a low quantile of
 /// the batches: the hypervisor and other programs make batches longer and never shorter. For
 /// memory, the value is the median of the batches.
-fn typical(unit: Unit, batches: &[f64]) -> Option<Estimate> {
+pub(crate) fn typical(unit: Unit, batches: &[f64]) -> Option<Estimate> {
     /// The low quantile: the lowest tenth. In the shortest batch of all, a reading of the clock may
     /// have been early.
     const LOW: f64 = 0.1;

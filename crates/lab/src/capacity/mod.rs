@@ -37,7 +37,7 @@ use crate::format::{connections_of, grouped};
 use crate::record::{Design, Heading, Records};
 
 pub use check::{Accuracy, Check, Checked, check};
-pub use json::{VERSION, json, json_of_check};
+pub use json::{Checks, Predictions, VERSION, json, json_of_check};
 pub use memory::Memory;
 pub use points::Point;
 

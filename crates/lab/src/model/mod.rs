@@ -38,7 +38,7 @@ pub use costs::{Carrier, Missing, NEEDED};
 pub use counts::{Counts, Operation};
 
 pub use crate::record::{Operations, UnitCosts};
-pub use json::json;
+pub use json::{Told, json};
 pub use prediction::{Check, check, predict};
 pub use reason::{difference, reasons, sentences};
 pub use terms::{TERMS, Term};

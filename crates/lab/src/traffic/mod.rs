@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use duality_trace::{Class, Connection, Inferred, Method, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The version of a summary as JSON.
@@ -14,9 +15,10 @@ const SLICES: usize = 64;
 const POINTS: usize = 64;
 
 /// The content of a trace.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Summary {
     /// The version of the JSON form.
+    #[schemars(extend("const" = VERSION))]
     version: u32,
     /// The trace's checksum, which identifies the trace.
     pub checksum: String,
@@ -62,7 +64,7 @@ pub struct Summary {
 }
 
 /// How values are distributed.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Distribution {
     /// The number of values.
     pub count: u64,

@@ -31,6 +31,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use duality_load::Slo;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::judge::sequential::Rule;
@@ -66,7 +67,7 @@ pub struct Setup {
 }
 
 /// A candidate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Candidate {
     /// The candidate's name.
     pub name: String,
@@ -77,7 +78,7 @@ pub struct Candidate {
 }
 
 /// How connections are assigned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
     /// In turns: all connections of a turn go to one candidate.
@@ -98,7 +99,7 @@ pub struct Limits {
 }
 
 /// The action at the end of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
     /// The best candidate goes on serving.
