@@ -59,7 +59,7 @@ pub(super) fn command(words: &[String], width: usize) -> String {
 }
 
 /// A table with its title. Beneath a title, rows are indented.
-fn table_text(table: &Table) -> String {
+pub fn table_text(table: &Table) -> String {
     if table.title.is_empty() {
         return aligned(table, "");
     }
@@ -68,7 +68,7 @@ fn table_text(table: &Table) -> String {
 
 /// The rows of a table, with columns as wide as their cells on a terminal. A letter of Chinese,
 /// Japanese or Korean takes two columns.
-pub fn aligned(table: &Table, indent: &str) -> String {
+fn aligned(table: &Table, indent: &str) -> String {
     let header: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
     let rows = || table.has_header().then_some(&header).into_iter().chain(&table.rows);
     let width = |column: usize| {

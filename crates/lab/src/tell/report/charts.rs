@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::csv::field;
 use crate::format::{Counted, OF_THE_COMMAND, duration, grouped, how_many, listed, percent};
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::faults;
@@ -391,15 +392,6 @@ impl Over<'_> {
     }
 }
 
-/// A value in a line of CSV (RFC 4180).
-pub(super) fn field(text: &str) -> String {
-    if text.contains(['"', ',', '\r', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
 /// A number in few letters: `12k`, `3.5`.
 fn short(value: f64) -> String {
     match value {
@@ -429,6 +421,5 @@ mod tests {
     #[test]
     fn numbers_on_axes_are_short() {
         assert_eq!([0.5, 12.0, 12_500.0, 3e6].map(short), ["0.5", "12", "12.5k", "3M"]);
-        assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
     }
 }
