@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+pub mod json;
 mod kernel;
 mod line;
 mod memory;

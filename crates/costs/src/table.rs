@@ -1,10 +1,9 @@
-//! The measurements as a table and as JSON.
-
-use std::fmt::Write;
+//! The measurements as tables.
 
 use duality_lab::format::grouped;
 use duality_lab::statistics::{Estimate, estimate, low_quantile, ratio};
-use serde_json::{Value, json};
+use duality_lab::tell::render;
+use duality_lab::tell::sheet::{Part, Sheet, Table, left, right};
 
 use crate::program::{NOT_BUILT, PEERS};
 use crate::run::{Cell, Row};
@@ -26,78 +25,49 @@ const PAIRS: [(&str, &str); 6] = [
 
 /// The tables for a reader: costs of tasks and of pollers, and our costs as shares of the peers'.
 pub fn text(rows: &[Row]) -> String {
-    let mut text = String::from(
-        "The quickest tenth of short batches takes at most this time.\n± is half of the 95 % interval, as a share of the time.\n",
+    render::text::text(&sheet(rows), render::text::WIDE)
+}
+
+fn sheet(rows: &[Row]) -> Sheet {
+    let mut sheet = Sheet::new("Unit costs");
+    sheet.add(
+        [
+            "The quickest tenth of short batches takes at most this time.",
+            "± is half of the 95 % interval, as a share of the time.",
+        ]
+        .map(|text| Part::Sentence(text.to_owned())),
     );
     for owner in [Owner::Worlds, Owner::Kernel, Owner::Pollers] {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.cost.owner() == owner).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        text += "\n";
-        text += &costs(&rows);
+        sheet.add((!rows.is_empty()).then(|| Part::Table(costs(&rows))));
     }
-    text += &shares(rows);
-    text += &remarks(rows);
-    text
-}
-
-/// Format version 1, documented in docs/model.md.
-pub fn json(rows: &[Row]) -> Value {
-    let cell = |row: &Row, cell: &Cell| match &cell.outcome {
-        Err(why) => json!({ "subject": cell.subject, "unavailable": why }),
-        Ok(batches) => {
-            let estimate = typical(row.cost.unit, batches);
-            let interval = estimate.and_then(|estimate| estimate.interval);
-            json!({
-                "subject": cell.subject,
-                "count": cell.count,
-                row.cost.unit.symbol(): estimate.map(|estimate| estimate.value),
-                "low": interval.map(|interval| interval.low),
-                "high": interval.map(|interval| interval.high),
-                "batches": batches,
-            })
-        }
-    };
-    let costs: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            let subjects: Vec<Value> = row.cells.iter().map(|found| cell(row, found)).collect();
-            json!({
-                "cost": row.cost.name,
-                "about": row.cost.about,
-                "unit": row.cost.unit.symbol(),
-                "subjects": subjects,
-            })
-        })
-        .collect();
-    json!({ "version": 1, "costs": costs })
+    let shares = shares(rows);
+    sheet.add((!shares.rows.is_empty()).then_some(Part::Table(shares)));
+    remarks(&mut sheet, rows);
+    sheet
 }
 
 /// Rows of costs, columns of subjects.
-fn costs(rows: &[&Row]) -> String {
-    let mut lines = vec![vec![String::new()]];
+fn costs(rows: &[&Row]) -> Table {
     // Some costs have no peers, so the peers' columns come last.
     let widest = rows.iter().map(|row| &row.cells).max_by_key(|cells| cells.len());
-    lines[0].extend(widest.into_iter().flatten().map(|cell| cell.subject.to_owned()));
-    for row in rows {
-        let unit = row.cost.unit.symbol();
-        let mut line = vec![format!("{}, {unit}", row.cost.name)];
-        line.extend(row.cells.iter().map(|cell| match &cell.outcome {
-            Ok(batches) => typical(row.cost.unit, batches).map_or("–".to_owned(), number),
-            Err(why) if why == NOT_BUILT => "not built".to_owned(),
-            Err(_) => "–".to_owned(),
-        }));
-        lines.push(line);
-    }
-    aligned(&lines)
+    let subjects = widest.into_iter().flatten().map(|cell| right(cell.subject));
+    let figure = |row: &Row, cell: &Cell| match &cell.outcome {
+        Ok(batches) => typical(row.cost.unit, batches).map_or("–".to_owned(), number),
+        Err(why) if why == NOT_BUILT => "not built".to_owned(),
+        Err(_) => "–".to_owned(),
+    };
+    let line = |row: &&Row| {
+        let name = format!("{}, {}", row.cost.name, row.cost.unit.symbol());
+        [name].into_iter().chain(row.cells.iter().map(|cell| figure(row, cell))).collect()
+    };
+    Table::new([left("")].into_iter().chain(subjects), rows.iter().map(line))
 }
 
 /// Our costs as shares of the peers'.
-fn shares(rows: &[Row]) -> String {
-    let mut lines = vec![vec!["share of".to_owned()]];
-    lines[0].extend(PAIRS.iter().map(|(ours, peer)| format!("{ours}/{peer}")));
-    for row in rows {
+fn shares(rows: &[Row]) -> Table {
+    let pairs = PAIRS.iter().map(|(ours, peer)| right(format!("{ours}/{peer}")));
+    let line = |row: &Row| {
         let batches = |subject: &str| {
             let cell = row.cells.iter().find(|cell| cell.subject == subject);
             cell.and_then(|cell| cell.outcome.as_ref().ok())
@@ -112,82 +82,62 @@ fn shares(rows: &[Row]) -> String {
             })
         };
         let shares: Vec<Option<String>> = PAIRS.iter().map(share).collect();
-        if shares.iter().any(Option::is_some) {
-            let mut line = vec![row.cost.name.to_owned()];
-            line.extend(shares.into_iter().map(|share| share.unwrap_or("–".to_owned())));
-            lines.push(line);
-        }
-    }
-    if lines.len() == 1 { String::new() } else { format!("\n{}", aligned(&lines)) }
+        shares.iter().any(Option::is_some).then(|| {
+            let shares = shares.into_iter().map(|share| share.unwrap_or("–".to_owned()));
+            [row.cost.name.to_owned()].into_iter().chain(shares).collect()
+        })
+    };
+    Table::new([left("share of")].into_iter().chain(pairs), rows.iter().filter_map(line))
 }
 
 /// The meanings of the names, and the reason for each missing figure.
-fn remarks(rows: &[Row]) -> String {
-    let mut text = String::from("\n");
-    for row in rows {
-        let _ = writeln!(text, "{:<21} {}", row.cost.name, row.cost.about);
-    }
-    if rows.iter().any(|row| row.cost.has_peers()) {
-        text += "\n";
-        for world in World::ALL {
-            let _ = writeln!(text, "{:<21} {}", world.name(), world.tasks());
-        }
-        for peer in PEERS {
-            let _ = writeln!(text, "{:<21} {}", peer.name, peer.about);
-        }
-    }
+fn remarks(sheet: &mut Sheet, rows: &[Row]) {
+    let list = |lines: Vec<[&str; 2]>| {
+        let lines = lines.into_iter().map(|line| line.map(str::to_owned).to_vec());
+        Part::Table(Table::new([left(""), left("")], lines))
+    };
+    sheet.add([list(rows.iter().map(|row| [row.cost.name, row.cost.about]).collect())]);
     let parked = rows.iter().filter(|row| row.cost.unit == Unit::Bytes).flat_map(|row| &row.cells);
     let parked: Vec<String> = parked
         .filter(|cell| cell.outcome.is_ok())
         .map(|cell| format!("{} {}", cell.subject, grouped(cell.count as f64)))
         .collect();
-    if !parked.is_empty() {
-        let _ = writeln!(text, "{:<21} {}", "tasks parked", parked.join(", "));
+    let parked = parked.join(", ");
+    let mut names = Vec::new();
+    if rows.iter().any(|row| row.cost.has_peers()) {
+        names.extend(World::ALL.iter().map(|world| [world.name(), world.tasks()]));
+        names.extend(PEERS.iter().map(|peer| [peer.name, peer.about]));
     }
-    let mut missing: Vec<(String, &str)> = Vec::new();
+    if !parked.is_empty() {
+        names.push(["tasks parked", &parked]);
+    }
+    let names = (!names.is_empty()).then(|| list(names));
+    sheet.add(names.into_iter().chain(missing(rows).into_iter().map(Part::Sentence)));
+}
+
+fn missing(rows: &[Row]) -> Vec<String> {
+    let mut missing = Vec::new();
     for row in rows {
         for cell in &row.cells {
-            if let Err(why) = &cell.outcome {
-                let what = if why == NOT_BUILT {
-                    cell.subject.to_owned()
-                } else {
-                    format!("{} of {}", row.cost.name, cell.subject)
-                };
-                if !missing.contains(&(what.clone(), why)) {
-                    missing.push((what, why));
-                }
+            let Err(why) = &cell.outcome else { continue };
+            let what = if why == NOT_BUILT {
+                cell.subject.to_owned()
+            } else {
+                format!("{} of {}", row.cost.name, cell.subject)
+            };
+            let told = format!("{what}: {why}");
+            if !missing.contains(&told) {
+                missing.push(told);
             }
         }
     }
-    for (what, why) in missing {
-        let _ = writeln!(text, "{what}: {why}");
-    }
-    text
-}
-
-/// Columns as wide as necessary. The first is aligned to the left, the others to the right.
-fn aligned(lines: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
-    };
-    let widths: Vec<usize> = (0..).map_while(width).collect();
-    let mut text = String::new();
-    for line in lines {
-        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-            let _ = match column {
-                0 => write!(text, "{cell:<width$}"),
-                _ => write!(text, "  {cell:>width$}"),
-            };
-        }
-        text += "\n";
-    }
-    text
+    missing
 }
 
 /// `12.3 ±2%`: the value that stands for some batches. For time, this value is a low quantile of
 /// the batches: the hypervisor and other programs make batches longer and never shorter. For
 /// memory, the value is the median of the batches.
-fn typical(unit: Unit, batches: &[f64]) -> Option<Estimate> {
+pub(crate) fn typical(unit: Unit, batches: &[f64]) -> Option<Estimate> {
     /// The low quantile: the lowest tenth. In the shortest batch of all, a reading of the clock may
     /// have been early.
     const LOW: f64 = 0.1;

@@ -9,7 +9,7 @@
 //!   record/     what is kept of it all: results.jsonl
 //! ```
 //!
-//! Each module uses the modules below it, and none above. Five other questions stand beside this
+//! Each module uses the modules below it, and none above. Six other questions stand beside this
 //! pipeline. [`regimes`] compares architectures along rising load, and [`model`] explains costs.
 //! [`capacity`] predicts what more connections would take, and [`graph`] draws where a service
 //! blocks. [`trial`] tries servers on live traffic, and [`traffic`] shows a trace. The modules

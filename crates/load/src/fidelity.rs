@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The largest distance of the times between two requests.
@@ -25,7 +26,7 @@ const FEWEST: usize = 100;
 const FEWEST_PARTS: usize = 5;
 
 /// Planned against sent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fidelity {
     /// Requests that were due in the window.
     pub planned: usize,
@@ -49,7 +50,7 @@ pub struct Fidelity {
 }
 
 /// A replay in its report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Replayed {
     /// The multiple of the recording's users.
     pub users: usize,

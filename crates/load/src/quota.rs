@@ -10,6 +10,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The control groups of this process that may have a quota, and the number of times that each ran
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub struct Quotas(Vec<(PathBuf, u64)>);
 
 /// An exhausted quota.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exhausted {
     /// The directory of the control group.
     pub group: PathBuf,

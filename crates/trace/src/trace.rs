@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of traces that this program writes, and the only one that it reads.
@@ -86,7 +87,7 @@ pub struct Head {
 }
 
 /// A figure that the source lacks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inferred {
     /// The subject: `connections`, `time`, `client speed`, ….
     pub what: String,
@@ -128,7 +129,7 @@ pub struct Class {
 }
 
 /// A request's method.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Method {
     /// A GET.

@@ -4,6 +4,11 @@ use std::path::PathBuf;
 
 use duality_lab::ask::resolve::Program;
 use duality_lab::capacity::{self, Capacity, Check, Error, Question};
+use duality_lab::page::write_whole;
+use duality_lab::tell::answers::capacity::{sheet, sheet_of_check};
+use duality_lab::tell::render::html::html;
+use duality_lab::tell::render::text::{TERMINAL, text};
+use duality_lab::tell::sheet::Sheet;
 use duality_runtime::log;
 
 use super::runs::{Found, Run, unwritten};
@@ -89,14 +94,7 @@ fn predict(
         let (heading, records) = &found.results;
         capacity::predict(heading, records, program, &question)
     })?;
-    if let Some(path) = &arguments.out {
-        capacity::write(path, &all).map_err(|error| unwritten(path, &error))?;
-        log::tell(format_args!("page: {}", path.display()));
-    }
-    match arguments.json {
-        true => print(&capacity::json(&all).to_string()),
-        false => print(&all.iter().map(capacity::text).collect::<Vec<_>>().join("\n")),
-    }
+    tell(arguments, &sheet(&all), || capacity::json(&all).to_string())
 }
 
 fn check(
@@ -109,13 +107,22 @@ fn check(
         let (heading, records) = &found.results;
         capacity::check(heading, records, program, from, &arguments.architectures)
     })?;
+    tell(arguments, &sheet_of_check(&all), || capacity::json_of_check(&all).to_string())
+}
+
+/// Writes the page, if one is wanted, and prints the answer.
+fn tell(
+    arguments: &Arguments,
+    sheet: &Sheet,
+    json: impl FnOnce() -> String,
+) -> Result<(), Failure> {
     if let Some(path) = &arguments.out {
-        capacity::write_check(path, &all).map_err(|error| unwritten(path, &error))?;
+        write_whole(path, &html(sheet)).map_err(|error| unwritten(path, &error))?;
         log::tell(format_args!("page: {}", path.display()));
     }
     match arguments.json {
-        true => print(&capacity::json_of_check(&all).to_string()),
-        false => print(&all.iter().map(capacity::text_of_check).collect::<Vec<_>>().join("\n")),
+        true => print(&json()),
+        false => print(&text(sheet, TERMINAL)),
     }
 }
 

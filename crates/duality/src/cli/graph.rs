@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use duality_lab::graph::Graph;
 use duality_lab::measure::child::{Patience, Running};
+use duality_lab::tell::answers;
+use duality_lab::tell::render::text::{TERMINAL, text};
 use duality_load::{Options, Stop, TargetError};
 use duality_runtime::log;
 
@@ -82,14 +84,14 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     load_server(arguments, &address, &interrupted)?;
     server.terminate();
     server.end(patience).map_err(Failure::failed)?;
-    let text =
+    let json =
         std::fs::read_to_string(&file).map_err(|error| Failure::failed(error.to_string()))?;
-    let graph = Graph::read(&text).map_err(Failure::failed)?;
+    let graph = Graph::read(&json).map_err(Failure::failed)?;
     for file in &arguments.out {
         file.write(&graph).map_err(|problem| Failure::failed(format!("--out: {problem}")))?;
         log::tell(format_args!("graph: {}", file.path.display()));
     }
-    print(&graph.text())
+    print(&text(&answers::graph::sheet(&graph), TERMINAL))
 }
 
 /// Has the service's own client make the requests. The speed of replies does not matter, so the

@@ -6,6 +6,7 @@ use std::{fs, io};
 use duality_lab::record::Heading;
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::comparison::Comparison;
+use duality_lab::tell::comparison::data::{Runs, VERSION};
 use duality_lab::tell::data;
 use duality_lab::tell::report::index::{self, Index};
 use duality_lab::tell::report::markdown::{self, Table};
@@ -16,9 +17,6 @@ use serde_json::json;
 use super::compare::Shown;
 use super::runs::{Found, Run, unwritten};
 use super::{ConstraintFlags, Failure, for_terminal, print, regimes};
-
-/// The version of the output of `--json`.
-const VERSION: u32 = 1;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -199,14 +197,16 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
         comparisons.iter().flat_map(|comparison| comparison.regressions(percent)).collect()
     });
     if arguments.json {
-        let experiments: Vec<_> = comparisons.iter().map(Comparison::data).collect();
-        let mut told = json!({
-            "version": VERSION, "before": before.path, "after": after.path, "experiments": experiments,
-            "unmatched_experiments": alone,
-        });
-        if arguments.fail_on_regression.is_some() {
-            told["regressions"] = json!(regressions);
-        }
+        let asked = arguments.fail_on_regression.is_some();
+        let told = Runs {
+            version: VERSION,
+            before: before.path.clone(),
+            after: after.path.clone(),
+            experiments: comparisons.iter().map(Comparison::data).collect(),
+            unmatched_experiments: alone,
+            regressions: asked.then(|| regressions.clone()),
+        };
+        let told = serde_json::to_value(told).expect("it is plain data");
         print(&told.to_string())?;
     } else {
         let runs = format!("first: {first}\nsecond: {second}\n");

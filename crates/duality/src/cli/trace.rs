@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use duality_lab::page::write_private;
-use duality_lab::traffic::{self, Summary};
+use duality_lab::page::{write_private, write_whole};
+use duality_lab::tell::answers;
+use duality_lab::tell::render::html::html;
+use duality_lab::tell::render::text::{TERMINAL, text};
+use duality_lab::traffic::Summary;
 use duality_lab::units::{parse_bytes, parse_duration};
 use duality_runtime::log;
 use duality_trace::readers::{
@@ -215,13 +218,14 @@ pub(super) fn save(path: &Path, trace: &Trace) -> Result<usize, Failure> {
 fn show(arguments: &Show) -> Result<(), Failure> {
     let trace = file::read(&arguments.trace).map_err(|error| Failure::misuse(error.to_string()))?;
     let summary = Summary::of(&trace);
+    let title = arguments.trace.file_name().unwrap_or_default().to_string_lossy();
+    let sheet = answers::traffic::sheet(&title, &summary);
     if let Some(path) = &arguments.page {
-        let title = arguments.trace.file_name().unwrap_or_default().to_string_lossy();
-        traffic::write(path, &title, &summary).map_err(|error| unwritten(path, &error))?;
+        write_whole(path, &html(&sheet)).map_err(|error| unwritten(path, &error))?;
         log::tell(format_args!("page: {}", path.display()));
     }
     match arguments.json {
         true => print(&summary.json()),
-        false => print(&summary.text()),
+        false => print(&text(&sheet, TERMINAL)),
     }
 }

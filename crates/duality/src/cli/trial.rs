@@ -10,8 +10,10 @@ use std::time::Duration;
 use duality_architectures::{Architecture, find};
 use duality_lab::ask::settings::{parse_bytes, parse_duration, parse_slo};
 use duality_lab::judge::sequential::{PROMISE, Rule};
+use duality_lab::tell::answers;
+use duality_lab::tell::journal::Journal;
+use duality_lab::tell::render::text::{TERMINAL, text};
 use duality_lab::trial::event::{Event, Told};
-use duality_lab::trial::record::Journal;
 use duality_lab::trial::{self, By, Candidate, Door, Limits, Setup, Then};
 use duality_load::Slo;
 use duality_runtime::log;
@@ -354,8 +356,9 @@ impl trial::Audience for Audience {
         if !is_shown {
             self.say(&trial::line(told));
         }
-        if let Event::Decided(verdict) = &told.event {
-            self.print(&trial::summary(verdict));
+        if let Event::Decided(_) = &told.event {
+            let sheet = answers::trial::sheet(std::slice::from_ref(told));
+            self.print(&text(&sheet, TERMINAL));
         }
     }
 

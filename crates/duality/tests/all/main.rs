@@ -4,6 +4,8 @@
 #[cfg(feature = "tool")]
 mod capacity;
 #[cfg(feature = "tool")]
+mod derived;
+#[cfg(feature = "tool")]
 mod guide;
 #[cfg(feature = "tool")]
 mod hostile;

@@ -1,5 +1,8 @@
 //! The JSON that scripts read fits the schemas in `schemas/`: kept results of every version, and
 //! today's output of the commands. `kept_runs.rs` checks the summaries of all kept runs.
+//!
+//! The schemas come from the types that are written. After a change of a type, look at the
+//! difference, and write the schemas anew: `DUALITY_BLESS=1 cargo test -p duality schemas`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::derived;
 use crate::schema::{check, schema};
 
 fn root() -> PathBuf {
@@ -35,6 +39,20 @@ fn results(folder: &Path, found: &mut Vec<PathBuf>) {
         } else if path.ends_with("results.jsonl") {
             found.push(path);
         }
+    }
+}
+
+#[test]
+fn schemas_are_those_of_the_types() {
+    for (name, schema) in derived::schemas() {
+        let file = root().join(format!("schemas/{name}.json"));
+        if std::env::var_os("DUALITY_BLESS").is_some() {
+            fs::write(&file, &schema).unwrap();
+        }
+        let kept = fs::read_to_string(&file).unwrap();
+        let line = kept.lines().zip(schema.lines()).find(|(kept, derived)| kept != derived);
+        assert_eq!(line, None, "schemas/{name}.json: see the head of this test");
+        assert_eq!(kept, schema, "schemas/{name}.json");
     }
 }
 
@@ -81,6 +99,7 @@ fn a_prediction_and_a_comparison_fit() {
     let run = |name: &str| root().join("runs").join(name).to_str().unwrap().to_owned();
     let capacity = run("2026-11-21-vm/overload/http-keep-alive");
     fits("capacity", &printed(&["capacity", &capacity, "--connections", "40000", "--json"]));
+    fits("capacity-check", &printed(&["capacity", &capacity, "--check=1000", "--json"]));
     let (before, after) = (
         run("2026-11-25-vm/conversion/echo-short"),
         run("2026-11-25-vm/conversion-again/echo-short"),

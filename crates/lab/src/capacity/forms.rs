@@ -14,6 +14,9 @@
 //! If the last point did not serve all its connections, further connections wait too. Then the
 //! constant is the prediction, and the other form only widens the interval.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::points::{Point, last_two};
 use crate::statistics::Interval;
 
@@ -31,7 +34,7 @@ const MISSES_US: [f64; 2] = [1.5, 2.0];
 const LOWEST: f64 = 0.1;
 
 /// A processor time that was not measured, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
     /// The number of open connections.
     pub connections: f64,

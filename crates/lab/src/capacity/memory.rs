@@ -5,6 +5,9 @@
 //! connections as workers. If each request has its own connection, the server's speed decides how
 //! many are open. Then no line holds.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::points::{Point, last_two};
 use crate::ask::resolve::Architecture;
 use crate::record::Design;
@@ -15,20 +18,24 @@ use crate::statistics::Interval;
 const LEAST: f64 = 0.15;
 
 /// Memory that was not measured, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Memory {
     /// The number of connections that are open at the server.
+    #[serde(rename = "server_connections_open")]
     pub open: f64,
     /// The prediction.
+    #[serde(rename = "value")]
     pub bytes: f64,
     /// The interval of the true value.
     pub interval: Interval,
     /// The memory of each connection.
     pub bytes_per_connection: f64,
     /// The memory of the server without connections.
+    #[serde(skip)]
     pub base: f64,
     /// Whether the server reported its open connections. Otherwise the number comes from the
     /// architecture's declaration.
+    #[serde(rename = "open_is_measured")]
     pub is_open_known: bool,
 }
 

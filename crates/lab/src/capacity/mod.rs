@@ -26,11 +26,10 @@ pub mod hosts;
 mod json;
 pub mod limits;
 mod memory;
-mod page;
+pub(crate) mod notes;
 mod points;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use crate::ask::resolve::{Architecture, Program};
 use crate::ask::variant::Choice;
@@ -38,15 +37,14 @@ use crate::format::{connections_of, grouped};
 use crate::record::{Design, Heading, Records};
 
 pub use check::{Accuracy, Check, Checked, check};
-pub use json::{VERSION, json, json_of_check};
+pub use json::{Checks, Predictions, VERSION, json, json_of_check};
 pub use memory::Memory;
-pub use page::{write, write_check};
-pub use text::{text, text_of_check};
+pub use points::Point;
 
 use forms::Prediction;
 use hosts::Need;
 use limits::Limit;
-use points::{Measurements, Point};
+use points::Measurements;
 
 /// A question to results.
 #[derive(Clone, Debug, PartialEq)]
@@ -277,7 +275,7 @@ fn assert_pair(measured: &[Measurements], too_few: impl Fn(String) -> Error) -> 
 }
 
 /// The heading of an experiment on every page and table: the service, and the behaviour of clients.
-fn title(heading: &Heading) -> String {
+pub(crate) fn title(heading: &Heading) -> String {
     let Design { service, keep_alive, clients, .. } = &heading.design;
     let mut title = service.clone();
     if !keep_alive {

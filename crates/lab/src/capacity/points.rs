@@ -1,5 +1,8 @@
 //! The measurements of each subject, as points over the number of connections.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::judge::faults::{self, Fault};
 use crate::record::{Heading, Outcome, Records};
 use crate::statistics::{Estimate, median};
@@ -10,17 +13,21 @@ use crate::tell::summary::Summary;
 const APART: usize = 2;
 
 /// A subject at a number of connections.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
     /// The number of connections that the load had open.
     pub connections: usize,
     /// The number of connections that got a reply within the window.
+    #[serde(rename = "connections_served")]
     pub served: f64,
     /// The number of connections that the server had open, if the server reported it.
+    #[serde(rename = "server_connections_open")]
     pub open: Option<f64>,
     /// The processor time of a request, in microseconds.
+    #[serde(rename = "server_cpu_us_per_request")]
     pub processor_time: Estimate,
     /// The memory of the server in bytes.
+    #[serde(rename = "server_peak_bytes")]
     pub memory: f64,
 }
 
@@ -44,7 +51,7 @@ pub struct Measurements {
 
 impl Measurements {
     /// The points with at most this many connections.
-    pub(super) fn up_to(&self, connections: usize) -> Vec<Point> {
+    pub(crate) fn up_to(&self, connections: usize) -> Vec<Point> {
         let few = self.points.iter().filter(|point| point.connections <= connections);
         few.cloned().collect()
     }

@@ -12,6 +12,9 @@ use crate::ask::footprint::Footprint;
 use crate::record::design::tests::design;
 use crate::record::{Carrier, Constraints, Machine, UnitCosts, World};
 use crate::statistics::{Estimate, Interval};
+use crate::tell::answers::capacity::sheet;
+use crate::tell::render::html::html;
+use crate::tell::render::text::{TERMINAL, text};
 
 fn point(connections: usize, us: f64) -> Point {
     Point {
@@ -262,7 +265,7 @@ fn capacity(points: Vec<Point>, connections: usize, rate: Option<f64>) -> Capaci
 #[test]
 fn tables_have_80_columns() {
     let points = vec![point(100, 10.0), point(1000, 20.0)];
-    let told = text(&capacity(points, 1_000_000, Some(1e9)));
+    let told = text(&sheet(&[capacity(points, 1_000_000, Some(1e9))]), TERMINAL);
     // The test ignores line breaks.
     let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in ["Measure instead of predicting", "left out", "at 10 connections"] {
@@ -276,7 +279,7 @@ fn tables_have_80_columns() {
 #[test]
 fn the_page_shows_measured_and_predicted_with_a_band() {
     let points = vec![point(100, 10.0), point(1000, 12.0)];
-    let page = page::render(&[capacity(points, 15_000, None)]);
+    let page = html(&sheet(&[capacity(points, 15_000, None)]));
     assert_eq!(page.matches("class=\"band\"").count(), 2, "processor time and memory");
     assert!(page.contains(">predicted<") && page.contains(">measured<"));
     assert!(!page.contains("<script"));
@@ -338,9 +341,10 @@ proptest! {
             })
             .collect();
         let capacity = capacity(points, asked, rate);
-        text(&capacity);
         json(std::slice::from_ref(&capacity));
-        page::render(&[capacity]);
+        let sheet = sheet(&[capacity]);
+        text(&sheet, TERMINAL);
+        html(&sheet);
     }
 
     #[test]

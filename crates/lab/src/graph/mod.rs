@@ -1,10 +1,9 @@
-//! The blocking graph of a server: its data, its text and its drawing. Blocking graphs are from
+//! The blocking graph of a server: its data, its stages and its drawings. Blocking graphs are from
 //! Capriccio (von Behren et al. 2003).
 
 mod dot;
-mod stages;
+pub(crate) mod stages;
 mod svg;
-mod text;
 
 use std::collections::VecDeque;
 
@@ -103,12 +102,6 @@ impl Graph {
         svg::draw(self)
     }
 
-    /// Tables for the terminal, and the stage that is the bottleneck.
-    #[must_use]
-    pub fn text(&self) -> String {
-        text::tell(self)
-    }
-
     fn named(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
     }
@@ -130,17 +123,12 @@ impl Graph {
     }
 }
 
-/// Microseconds in a short, readable form.
-fn microseconds(value: f64) -> String {
-    crate::format::duration(value)
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Two requests on a connection.
-    pub(super) fn example() -> Graph {
+    pub(crate) fn example() -> Graph {
         let node =
             |name: &str, count, mean_wait_us| Node { name: name.to_owned(), count, mean_wait_us };
         let edge =

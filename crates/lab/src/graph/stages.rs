@@ -3,21 +3,21 @@
 use super::Graph;
 
 /// The sums of a stage.
-pub(super) struct Stage<'g> {
-    pub(super) name: &'g str,
+pub(crate) struct Stage<'g> {
+    pub(crate) name: &'g str,
     /// The number of times that tasks began the stage.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// Processor time.
-    pub(super) cpu_us: f64,
+    pub(crate) cpu_us: f64,
     /// The waits at the stage's boundary, which are the time in its queue.
-    pub(super) queued_us: f64,
+    pub(crate) queued_us: f64,
     /// The waits within the stage, except waits for the client's next request.
-    pub(super) waited_us: f64,
+    pub(crate) waited_us: f64,
 }
 
 /// The stages, in the order in which tasks first come to them. The part before the first stage is
 /// called `begin`.
-pub(super) fn stages(graph: &Graph) -> Vec<Stage<'_>> {
+pub(crate) fn stages(graph: &Graph) -> Vec<Stage<'_>> {
     let mut found: Vec<Stage<'_>> = Vec::new();
     for (node, of) in graph.nodes.iter().zip(owners(graph)) {
         let name = of.and_then(|of| graph.nodes[of].stage()).unwrap_or("begin");

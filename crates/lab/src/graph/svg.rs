@@ -3,7 +3,9 @@
 
 use std::fmt::Write;
 
-use super::{Graph, microseconds};
+use super::Graph;
+use crate::format::duration;
+use crate::tell::chart::escaped;
 
 const NODE: (f64, f64) = (250.0, 52.0);
 const GAP: (f64, f64) = (150.0, 80.0);
@@ -31,7 +33,7 @@ pub(super) fn draw(graph: &Graph) -> String {
     edges(graph, &places, right, &mut svg);
     for (node, (x, y)) in graph.nodes.iter().zip(&places) {
         let class = if node.stage().is_some() { " class=\"stage\"" } else { "" };
-        let told = format!("{}×, wait {}", node.count, microseconds(node.mean_wait_us));
+        let told = format!("{}×, wait {}", node.count, duration(node.mean_wait_us));
         let middle = x + NODE.0 / 2.0;
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -63,8 +65,8 @@ fn edges(graph: &Graph, places: &[(f64, f64)], right: f64, svg: &mut String) {
         let told = format!(
             "{}×, {}, CPU {}",
             edge.count,
-            microseconds(edge.mean_us),
-            microseconds(edge.mean_cpu_us)
+            duration(edge.mean_us),
+            duration(edge.mean_cpu_us)
         );
         let (path, label_x, label_y) = if to_y > from_y {
             let (x1, y1) = (from_x + NODE.0 / 2.0, from_y + NODE.1);
@@ -132,10 +134,6 @@ fn layout(graph: &Graph) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::example;
@@ -152,6 +150,5 @@ mod tests {
         let svg = graph.svg();
         assert_eq!(svg.matches("<rect ").count(), graph.nodes.len());
         assert_eq!(svg.matches("marker-end").count(), graph.edges.len());
-        assert_eq!(escaped("a<b>&c"), "a&lt;b&gt;&amp;c");
     }
 }

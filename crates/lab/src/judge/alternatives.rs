@@ -5,12 +5,13 @@
 //! subject. This takes fewer comparisons than all pairs, so smaller differences are certain at the
 //! same error. Dunnett's intervals hold for all alternatives together.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::judge::pairs::Pair;
 
 /// An alternative, compared with the subject that runs today.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Alternative {
     /// The subject.
     pub subject: String,
@@ -26,7 +27,7 @@ pub struct Alternative {
 }
 
 /// The effect of a change to the alternative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
     /// The alternative is certain to be better.

@@ -5,6 +5,7 @@
 //! recommendation says so.
 
 use duality_load::Latency;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::{bytes, duration};
@@ -13,7 +14,7 @@ use crate::record::constraints::{limit_of, memory_limit, percentile};
 use crate::statistics::{Estimate, estimate};
 
 /// A limit and the measured figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Check {
     /// The limited figure: `p99`, `memory`.
     #[serde(skip)]

@@ -4,6 +4,7 @@
 //! comparison of two runs fails where the second run has one. A trial takes out a candidate that
 //! fails more than [`MOST_FAILED`] of its requests.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::rows::{Figures, Medians, Row};
@@ -12,7 +13,7 @@ use super::rows::{Figures, Medians, Row};
 pub const MOST_FAILED: f64 = 0.005;
 
 /// The reason why a subject cannot be chosen at a number of connections, whatever its figures are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// Replies were not the expected ones.

@@ -5,6 +5,7 @@
 //! 25 ms, 100 connections make 4,000 requests/s, whatever server answers. The servers' processor
 //! times still differ.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::record::{Measured, Outcome, Records};
@@ -14,7 +15,7 @@ use crate::statistics::median;
 const MOST: f64 = 0.5;
 
 /// A network that sets the rate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Network {
     /// The length of a round trip, in microseconds.
     pub round_trip_us: f64,

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use duality_load::Latency;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::judge::blocks::Observed;
@@ -27,7 +28,7 @@ const MOST_WAITED: f64 = 0.20;
 /// the metric change from one experiment to the next.
 const BUSY: f64 = 0.80;
 /// What decides.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
     /// The server's processor time for each request, in microseconds. Used if servers are busy.

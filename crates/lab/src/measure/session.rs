@@ -256,7 +256,7 @@ impl<'a> Session<'a> {
                 Err(Lost { index, problem }) => {
                     let mut lost = self.alive.remove(index);
                     let reason = lost.store.as_mut().and_then(OpenStore::problem);
-                    let reason = reason.unwrap_or_else(|| lost.server.last_words(&problem));
+                    let reason = reason.unwrap_or_else(|| lost.server.last_words(Some(&problem)));
                     journal.cell(cell_of(lost.key, now(), Outcome::Failed { reason }))?;
                 }
             }
@@ -271,7 +271,7 @@ impl<'a> Session<'a> {
                 && let Some(driver) = &mut self.driver
                 && hangs(&mut **driver, alive)
             {
-                let reason = alive.server.last_words(&std::io::Error::other(HANGING));
+                let reason = alive.server.last_words(Some(&std::io::Error::other(HANGING)));
                 journal.cell(cell_of(alive.key, now(), Outcome::Failed { reason }))?;
                 continue;
             }

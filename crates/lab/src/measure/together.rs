@@ -337,7 +337,7 @@ impl<'a> Session<'a> {
             // The load may have failed, and none of the servers.
             let reason = reason.unwrap_or_else(|| match subject {
                 "" => problem.to_owned(),
-                _ => lost.server.last_words(&std::io::Error::other(problem)),
+                _ => lost.server.last_words(Some(&std::io::Error::other(problem))),
             });
             journal.cell(cell_of(lost.key, now(), Outcome::Failed { reason }))?;
         }

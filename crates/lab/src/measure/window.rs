@@ -74,10 +74,9 @@ impl<'a> Window<'a> {
 
     /// A failure, with the server's last line on standard error, if there is one.
     pub(super) fn with_last_words(self, failure: String) -> String {
-        let said = self.server.last_words(&std::io::Error::other(""));
+        let said = self.server.last_words(None);
         let said = said.trim_matches([':', ' ']);
-        let is_silent = said.is_empty() || said.starts_with("the server did not answer");
-        if is_silent { failure } else { format!("{failure}; the server said: {said}") }
+        if said.is_empty() { failure } else { format!("{failure}; the server said: {said}") }
     }
 
     /// The outcome after the end of the load.
@@ -104,7 +103,7 @@ impl<'a> Window<'a> {
         };
         let (Some(opened), Some(closed)) = (self.opened, self.closed) else {
             let never = || std::io::Error::other("the window never opened");
-            let reason = self.server.last_words(&self.problem.unwrap_or_else(never));
+            let reason = self.server.last_words(Some(&self.problem.unwrap_or_else(never)));
             return Outcome::Failed { reason };
         };
         let pinned = !experiment.design.shares_processors();

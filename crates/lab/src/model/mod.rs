@@ -21,16 +21,13 @@
 //!   model --costs ─ costs.rs ▶ prices ─┘                             (text, page, JSON)
 //! ```
 
-mod bars;
 mod costs;
 mod counts;
 pub mod fit;
 mod json;
-mod page;
 mod prediction;
 mod reason;
 mod terms;
-mod text;
 mod variation;
 
 use crate::format::duration;
@@ -41,13 +38,11 @@ pub use costs::{Carrier, Missing, NEEDED};
 pub use counts::{Counts, Operation};
 
 pub use crate::record::{Operations, UnitCosts};
-pub use json::json;
-pub use page::write;
+pub use json::{Told, json};
 pub use prediction::{Check, check, predict};
 pub use reason::{difference, reasons, sentences};
 pub use terms::{TERMS, Term};
-pub use text::text;
-pub use variation::{Coefficients, Deviation, coefficient, coefficients};
+pub use variation::{AIM, Coefficients, Deviation, coefficient, coefficients};
 
 /// A model: the measured services, as modelled.
 #[derive(Clone, Debug, PartialEq)]

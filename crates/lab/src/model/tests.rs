@@ -4,9 +4,12 @@ use proptest::prelude::*;
 
 use super::costs::tests::{carrier, round_costs};
 use super::*;
+use crate::tell::answers::model::sheet;
+use crate::tell::render::html::html;
+use crate::tell::render::text::{WIDE, text};
 
 /// Servers that all need 10 µs, plus the time of their counted operations.
-pub(super) fn workload() -> Workload {
+fn workload() -> Workload {
     let counts = |pairs: &'static [(Operation, f64)]| {
         Counts::from(move |operation| {
             pairs.iter().find(|(one, _)| *one == operation).map_or(0.0, |(_, count)| *count)
@@ -129,7 +132,8 @@ fn who_deviates_is_named_with_the_amount() {
     assert_eq!(deviation.architecture, "threads");
     assert!((deviation.microseconds - 4.0).abs() < 1e-9 && (deviation.share - 0.4).abs() < 1e-9);
     let model = Model { costs: round_costs(), workloads: vec![workload], checks: Vec::new() };
-    assert!(text(&model).contains("threads +4.00 µs (+40 %)"), "{}", text(&model));
+    let told = text(&sheet(&model), WIDE);
+    assert!(told.contains("threads +4.00 µs (+40 %)"), "{told}");
 }
 
 #[test]
@@ -158,7 +162,8 @@ fn a_factor_that_is_no_price_is_withheld_with_the_reason() {
     );
     let model =
         Model { costs: round_costs(), workloads: vec![workload.clone()], checks: Vec::new() };
-    let (text, json, page) = (text(&model), json(&model), page::render(&model));
+    let (sheet, json) = (sheet(&model), json(&model));
+    let (text, page) = (text(&sheet, WIDE), html(&sheet));
     assert!(
         text.contains("fitted: withheld: ") && text.contains("290 times its measured price"),
         "{text}"
@@ -201,7 +206,8 @@ fn text_page_and_json_tell_the_same() {
         measured: Some(16.0),
     }];
     let model = Model { costs: round_costs(), workloads: vec![workload], checks };
-    let (text, page, json) = (text(&model), page::render(&model), json(&model));
+    let (sheet, json) = (sheet(&model), json(&model));
+    let (text, page) = (text(&sheet, WIDE), html(&sheet));
     for told in ["handwritten", "+25.0 %", "kernel switches"] {
         assert!(text.contains(told) && page.contains(told), "{told}: {text}");
     }

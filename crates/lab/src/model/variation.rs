@@ -7,7 +7,7 @@ use super::fit::{self, Factors};
 use super::{TERMS, Workload};
 
 /// Where a coefficient is below this, the model explains the differences between architectures.
-pub(super) const AIM: f64 = 0.05;
+pub const AIM: f64 = 0.05;
 
 /// The standard deviation of `values` (of a sample: n − 1) over their mean. `None` for fewer than
 /// two values, or if their mean is not above zero.

@@ -10,10 +10,11 @@
 use std::collections::BTreeMap;
 
 use duality_load::Exhausted;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One round through the servers that are alive side by side, in random order, and back.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Block {
     /// The number of connections that were open at once, to each server.
     pub concurrency: usize,
@@ -39,7 +40,7 @@ pub struct Block {
 }
 
 /// A server driven for some 30 ms, while the others rest. In a replay, all are driven at once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slice {
     /// The name of the measured architecture or peer.
     #[serde(rename = "architecture")]
@@ -74,7 +75,7 @@ pub struct Slice {
 }
 
 /// The disturbance on the pinned processors. Empty if the kernel does not tell.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Disturbance {
     /// How long the processors were observed, in seconds.
     pub seconds: f64,
@@ -87,7 +88,7 @@ pub struct Disturbance {
 }
 
 /// The disturbance on one processor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Processor {
     /// The host of the processor. `None` for this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]

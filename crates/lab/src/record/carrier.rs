@@ -1,15 +1,17 @@
 //! How an architecture carries connections, as the architecture declared when it was measured.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use duality_runtime::world::World;
 
 /// The properties of an architecture with its options that the model and the recommendation need.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Carrier {
     /// The kind of wait. `None` for an architecture without straight-line services: it counts
     /// nothing, and as a yardstick it cannot be chosen.
     #[serde(default, with = "world_by_name")]
+    #[schemars(with = "Option<String>")]
     pub world: Option<World>,
     /// The poller of its loops. `None` without loops.
     pub poller: Option<String>,
@@ -31,7 +33,7 @@ pub struct Carrier {
 }
 
 /// A foreign runtime, and its part in a subject.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Foreign {
     /// The name, such as `tokio`.
     pub runtime: String,
@@ -40,7 +42,7 @@ pub struct Foreign {
 }
 
 /// The part of a foreign runtime in a subject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
     /// The runtime carries connections, and each connection stays on its kernel thread.

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use duality_load::{Latency, Percentile, Slo};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::format::{bytes, duration};
@@ -12,7 +13,7 @@ use crate::units::{parse_bytes, parse_slo};
 /// The limits. By default there are none.
 ///
 /// In a plan and in results, the constraints are a table: `slo = ["p99=5ms"]`, `memory = "200MB"`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Constraints {
     /// Limits to latencies, of one percentile each.
@@ -21,6 +22,7 @@ pub struct Constraints {
         serialize_with = "write_slos",
         deserialize_with = "read_slos"
     )]
+    #[schemars(with = "Vec<String>")]
     pub slo: Vec<Slo>,
     /// The largest memory that the server may have used, in bytes.
     #[serde(
@@ -28,6 +30,7 @@ pub struct Constraints {
         serialize_with = "write_bytes",
         deserialize_with = "read_bytes"
     )]
+    #[schemars(with = "Option<String>")]
     pub memory: Option<u64>,
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::carrier::World;
@@ -12,7 +13,7 @@ use crate::format::{Counted, listed};
 use crate::random::{SplitMix64, shuffle};
 
 /// The design: all properties that a resumed experiment must share with the earlier run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
     /// The service.
     pub service: String,
@@ -86,7 +87,7 @@ pub struct Design {
 }
 
 /// An architecture with its own options.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Variant {
     /// The variant's name, here and in the cells.
     pub name: String,
@@ -233,7 +234,7 @@ impl Design {
 }
 
 /// The behaviour of clients. In files from before there was a choice, the default.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Clients {
     /// The name of the pattern.
     pub pattern: String,
@@ -295,7 +296,7 @@ impl Default for Clients {
 }
 
 /// Names a cell.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct CellKey {
     /// The repeat, from 0.
     pub repeat: usize,

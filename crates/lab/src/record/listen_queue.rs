@@ -1,9 +1,10 @@
 //! Facts about the queue in which connections wait for accept(2).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The facts about the listen queue of a cell's server.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListenQueue {
     /// The number of connections that the queue holds: the backlog, cut by the kernel to
     /// `net.core.somaxconn`.

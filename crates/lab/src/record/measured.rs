@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use duality_load::{Fate, Latency, OpenLoop, Replayed, Warning};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CellKey, Disturbance, ListenQueue, Operations, QueueSample};
 
 /// One measurement, or the reason why it is missing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The name of the measured architecture or peer.
     #[serde(rename = "architecture")]
@@ -36,7 +37,7 @@ impl Cell {
 }
 
 /// The outcome of a cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
     /// The cell was measured.
@@ -54,7 +55,7 @@ pub enum Outcome {
 }
 
 /// The figures of a cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Correct replies per second of the window.
     pub requests_per_second: f64,
@@ -147,7 +148,7 @@ pub struct Measured {
 }
 
 /// What is known of a cell only at the end of its server's session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
     /// The name of the measured architecture or peer.
     #[serde(rename = "architecture")]
@@ -164,7 +165,7 @@ pub struct Session {
 }
 
 /// What a server did in all slices of its session.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Throughout {
     /// Correct replies in the slices.
     pub requests: u64,

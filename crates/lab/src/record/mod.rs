@@ -20,6 +20,7 @@ mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use block::{Block, Disturbance, Processor, Slice};
@@ -94,7 +95,7 @@ impl Records {
 }
 
 /// A line of a results file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
     /// The design and the machine: the first line.
@@ -108,7 +109,7 @@ pub enum Line {
 }
 
 /// The experiment as designed, and its machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Heading {
     /// [`VERSION`].
     pub version: u32,
@@ -150,7 +151,7 @@ impl Heading {
 }
 
 /// The plan of an experiment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Origin {
     /// The plan's title, which is its question.
     pub title: String,
@@ -164,7 +165,7 @@ pub struct Origin {
 }
 
 /// The machine of an experiment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// The kernel's name and release.
     pub kernel: String,

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 macro_rules! operations {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
         /// A server's counts of its own operations, as docs/visibility.md defines them. Other
         /// counters are not needed, or come from the kernel.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         #[serde(default)]
         pub struct Operations {
             $($(#[$doc])+ pub $name: u64,)+
@@ -73,7 +74,7 @@ operations! {
 }
 
 /// Unit costs in nanoseconds, by cost and subject: `switch` of `park`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitCosts(pub(crate) BTreeMap<String, BTreeMap<String, f64>>);
 
 impl UnitCosts {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rustix::process::Signal;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A server that is not ours.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
     /// The peer's name in plans and results.
     pub name: String,
@@ -44,7 +45,7 @@ pub struct Peer {
 }
 
 /// A signal that ends a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Stop {
     /// The signal that usually ends servers.

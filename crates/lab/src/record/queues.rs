@@ -1,9 +1,10 @@
 //! The queues of a server, some ten times a second.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The queues of a server at a moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueSample {
     /// Seconds since the load began, warm-up included.
     pub seconds: f64,
@@ -12,7 +13,7 @@ pub struct QueueSample {
 }
 
 /// A queue at a moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueState {
     /// The queue's name. For a staged server, the name of the stage.
     pub name: String,

@@ -1,9 +1,10 @@
 //! The recording that an experiment replays, as results keep it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The recording, and how it is replayed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recording {
     /// The file, as the user named it.
     pub trace: String,
@@ -47,7 +48,7 @@ pub struct Recording {
 }
 
 /// The spread of some values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// Half of the values are no larger.
     pub p50: f64,

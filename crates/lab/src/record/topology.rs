@@ -8,6 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Peer;
@@ -16,7 +17,9 @@ use super::Peer;
 pub const HERE: &str = "here";
 
 /// A part of an experiment with its own host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Answers requests. Several servers stand behind a balancer.
@@ -45,7 +48,7 @@ impl Role {
 }
 
 /// A role on a host: `ROLE=HOST[@ADDRESS]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Placement {
     /// The role on the host.
@@ -123,7 +126,7 @@ impl fmt::Display for Placement {
 }
 
 /// The hosts of all roles.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Topology {
     /// The hosts of each role, in the given order.
     pub hosts: Vec<Placement>,

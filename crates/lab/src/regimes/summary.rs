@@ -9,7 +9,9 @@ use super::record::{Cell, Heading, Measured, Outcome};
 use crate::format::{duration, grouped, percent};
 use crate::record::Disturbance;
 use crate::statistics::median;
-use crate::tell::report::markdown::Table;
+use crate::tell::render::text::table_text;
+use crate::tell::report::markdown;
+use crate::tell::sheet::{Table, left, right};
 
 /// The figures of a subject under a load, medians of its repeats.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,14 +156,14 @@ impl<'r> Summary<'r> {
     /// For a document: a figure of each subject under each load, as a table in Markdown. `None` for
     /// a figure that cells of a regime do not have.
     #[must_use]
-    pub fn markdown(&self, which: Table) -> Option<String> {
+    pub fn markdown(&self, which: markdown::Table) -> Option<String> {
         let (title, told): (_, fn(&Figures) -> Option<String>) = match which {
-            Table::Rate => ("Requests/s", |one| Some(grouped(one.rate.round()))),
-            Table::Cpu => ("Server CPU per request", |one| one.cpu_us.map(duration)),
-            Table::P99 => ("T, 99 %", |one| Some(duration(one.time_p99_us))),
+            markdown::Table::Rate => ("Requests/s", |one| Some(grouped(one.rate.round()))),
+            markdown::Table::Cpu => ("Server CPU per request", |one| one.cpu_us.map(duration)),
+            markdown::Table::P99 => ("T, 99 %", |one| Some(duration(one.time_p99_us))),
             _ => return None,
         };
-        let kept = which == Table::Rate;
+        let kept = which == markdown::Table::Rate;
         let mut text = format!("{title}, medians\n\n| |");
         self.regimes.iter().for_each(|one| text += &format!(" {} |", one.name));
         text += if kept { " kept |\n" } else { "\n" };
@@ -183,25 +185,16 @@ impl<'r> Summary<'r> {
     /// For the terminal: requests/s of each subject under each load, and sentences.
     #[must_use]
     pub fn text(&self) -> String {
-        let head = "requests/s";
-        let width =
-            self.subjects().map(|name| name.chars().count()).max().unwrap_or(0).max(head.len());
-        let column =
-            self.regimes.iter().map(|one| one.name.chars().count()).max().unwrap_or(0).max(9);
-        let mut text = format!("{head:width$}");
-        for regime in &self.regimes {
-            text += &format!("  {:>column$}", regime.name);
-        }
-        text += "\n";
-        for subject in self.subjects() {
-            text += &format!("{subject:width$}");
-            for regime in &self.regimes {
+        let columns = self.regimes.iter().map(|one| right(&one.name));
+        let row = |subject: &str| {
+            let rate = |regime: &&Regime| {
                 let shown = self.figures(subject, &regime.name);
-                let shown = shown.map_or("–".to_owned(), |figures| grouped(figures.rate.round()));
-                text += &format!("  {shown:>column$}");
-            }
-            text += "\n";
-        }
+                shown.map_or("–".to_owned(), |figures| grouped(figures.rate.round()))
+            };
+            [subject.to_owned()].into_iter().chain(self.regimes.iter().map(rate)).collect()
+        };
+        let columns = [left("requests/s")].into_iter().chain(columns);
+        let mut text = table_text(&Table::new(columns, self.subjects().map(row)));
         for subject in self.subjects() {
             let reason = self.regimes.iter().find_map(|one| self.reason(subject, &one.name));
             if let Some(reason) = reason {
@@ -248,10 +241,10 @@ mod tests {
         let said = summary.text();
         assert!(said.contains("steady answers most: 50,000 requests/s, 10.00 ["), "{said}");
         assert!(said.contains("– absent: no library"), "{said}");
-        let table = summary.markdown(Table::Rate).unwrap();
+        let table = summary.markdown(markdown::Table::Rate).unwrap();
         assert!(table.contains("| falling | 10,000 | 5,000 | 50 % |"), "{table}");
         assert!(table.contains("| absent | – | – | – |"), "{table}");
-        assert_eq!(summary.markdown(Table::Slope), None);
+        assert_eq!(summary.markdown(markdown::Table::Slope), None);
         assert!(!said.contains("absent (") && !said.contains(" 0\n"), "{said}");
     }
 }

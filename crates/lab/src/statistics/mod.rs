@@ -15,6 +15,7 @@
 pub mod dunnett;
 pub mod studentized_range;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::random::SplitMix64;
@@ -67,7 +68,7 @@ const SURER: Confidence = Confidence {
 
 /// The interval of the true value: with 95 % confidence for an [`estimate`], with 99 % for a
 /// [`ratio`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Interval {
     /// The lower end.
     pub low: f64,
@@ -83,7 +84,7 @@ impl Interval {
 }
 
 /// A value and its interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     /// The value itself.
     pub value: f64,

@@ -4,99 +4,255 @@
 //! Scripts may rely on this format: names contain units, and [`VERSION`] changes when a field
 //! changes its meaning.
 
-use serde_json::{Value, json};
+use duality_load::Warning;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::judge::faults;
-use crate::judge::rows::{Figures, Row};
-use crate::statistics::median;
+use crate::judge::faults::{self, Fault};
+use crate::judge::rows::{Figures, Medians, Row};
+use crate::record::{Constraints, Design, Machine, Origin};
+use crate::statistics::{Estimate, median};
 use crate::tell::answer::Answer;
+use crate::tell::recommendation::Recommendation;
 use crate::tell::summary::{Again, Summary};
 
 /// The version of the format.
 pub const VERSION: u32 = 3;
 
-/// The medians of every cell with their quality, the control, and the recommendation. The
-/// recommendation has the choice, sentences, the leaders at each load, the changes of the lead, and
-/// the broken constraints.
-pub fn summary(answer: &Answer<'_>) -> Value {
-    let Answer { heading, summary, recommendation, .. } = answer;
-    json!({
-        "version": VERSION,
-        "duality": heading.duality,
-        "plan": heading.plan,
-        "started_at": heading.started_at,
-        "design": heading.design,
-        "machine": heading.machine,
-        "constraints": summary.constraints,
-        "current": summary.current,
-        "cells_planned": summary.planned,
-        "cells_done": summary.done,
-        "cells": summary.rows.iter().map(row).collect::<Vec<_>>(),
-        "control": summary.control.as_ref().map(|control| control_of(control, summary)),
-        "recommendation": recommendation,
-    })
+/// The results of an experiment.
+#[derive(Serialize, JsonSchema)]
+pub struct Data<'a> {
+    /// The version of this format.
+    #[schemars(extend("const" = VERSION))]
+    version: u32,
+    /// The version of Duality that measured.
+    duality: &'a str,
+    /// The plan of the experiment.
+    plan: Option<&'a Origin>,
+    /// The time at which the experiment began (RFC 3339, UTC).
+    started_at: &'a str,
+    /// The design of the experiment.
+    design: &'a Design,
+    /// The machine of the measurement.
+    machine: &'a Machine,
+    /// The constraints on a recommended subject.
+    constraints: &'a Constraints,
+    /// The subject that runs today.
+    current: Option<&'a str>,
+    /// The number of cells of the design.
+    cells_planned: usize,
+    /// The number of cells with a measurement or a reason.
+    cells_done: usize,
+    /// The medians of every cell with their quality.
+    cells: Vec<CellData<'a>>,
+    /// The control.
+    control: Option<ControlData<'a>>,
+    /// The choice, sentences, the leaders at each load, the changes of the lead, and the broken
+    /// constraints.
+    recommendation: &'a Recommendation,
 }
 
 /// The control, and the ratios of its second measurement to the first.
-fn control_of(control: &Again, summary: &Summary) -> Value {
-    let checks = summary.verdicts.iter().filter_map(|verdict| {
-        let check = verdict.control.as_ref()?;
-        Some(json!({
-            "concurrency": verdict.concurrency,
-            "difference": check.difference,
-            "critical": check.critical,
-            "is_tie": check.holds(),
-        }))
-    });
-    json!({
-        "architecture": control.architecture,
-        "cells": control.rows.iter().map(row).collect::<Vec<_>>(),
-        "checks": checks.collect::<Vec<_>>(),
-    })
+#[derive(Serialize, JsonSchema)]
+struct ControlData<'a> {
+    /// The architecture that was measured twice.
+    architecture: &'a str,
+    /// The second measurements.
+    cells: Vec<CellData<'a>>,
+    /// The comparison at each number of connections.
+    checks: Vec<ControlCheck>,
 }
 
-fn row(row: &Row) -> Value {
-    let mut told = json!({
-        "architecture": row.subject,
-        "concurrency": row.concurrency,
-        "warnings": row.warnings,
-    });
-    match &row.figures {
-        Figures::Missing { what, reason } => {
-            told["faults"] = json!(faults::of(row));
-            told["outcome"] = json!(what);
-            told["reason"] = json!(reason);
-        }
-        Figures::Measured(medians) => {
-            told["outcome"] = json!("measured");
-            told["repeats"] = json!(medians.requests_per_second_samples.len());
-            told["requests_per_second"] = json!(medians.requests_per_second);
-            told["latency_us"] = json!({
-                "mean": medians.mean_us,
-                "p50": medians.p50_us,
-                "p99": medians.p99_us,
-                "p99.9": medians.p99_9_us,
-            });
-            told["measured_load"] = json!(medians.measured_load);
-            told["server_cpu_us_per_request"] = json!(medians.cpu_us);
-            told["client_cpu_us_per_request"] = json!(medians.client_cpu_us);
-            told["server_peak_bytes"] = json!(medians.memory_bytes);
-            told["client_cpu_share"] = json!(medians.client_cpu_share);
-            told["client_was_limit"] = json!(medians.client_was_limit);
-            told["starved"] = json!(medians.starved);
-            told["invalid"] = json!(medians.invalid);
-            told["listen_queue_was_limit"] = json!(medians.queue_was_limit);
-            told["variation"] = json!(medians.variation);
-            told["wrong_replies"] = json!(medians.fates.wrong);
-            told["errors"] = json!(medians.fates.failed);
-            let sessions = || medians.sessions.iter();
-            let longest = sessions().map(|one| one.longest_stop_us).reduce(f64::max);
-            told["longest_stop_us"] = json!(longest);
-            told["stops"] = json!(longest.map(|_| sessions().map(|one| one.stops).sum::<u64>()));
-            let growth: Vec<f64> = sessions().map(|one| one.growth_bytes_per_request).collect();
-            told["growth_bytes_per_request"] = json!(median(&growth));
-            told["faults"] = json!(faults::of(row));
+/// The control at a number of connections.
+#[derive(Serialize, JsonSchema)]
+struct ControlCheck {
+    /// The number of connections that were open at once.
+    concurrency: usize,
+    /// The share by which the second server is worse than the first.
+    difference: f64,
+    /// The largest difference that chance makes.
+    critical: f64,
+    /// Whether the two servers are level, as they must be.
+    is_tie: bool,
+}
+
+/// A subject at a number of connections.
+#[derive(Serialize, JsonSchema)]
+struct CellData<'a> {
+    /// The architecture or peer.
+    architecture: &'a str,
+    /// The number of connections that were open at once.
+    concurrency: usize,
+    /// Warnings for readers of the figures.
+    warnings: &'a [Warning],
+    /// The reasons why the subject cannot be chosen here.
+    faults: Vec<Fault>,
+    /// `measured`, or what came of it instead.
+    outcome: &'a str,
+    #[serde(flatten)]
+    figures: Told<'a>,
+}
+
+/// Figures, or the reason why there are none.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Told<'a> {
+    Measured(Box<Measured>),
+    Missing {
+        /// The reason why the cell has no figures.
+        reason: &'a str,
+    },
+}
+
+/// The medians of a cell.
+#[derive(Serialize, JsonSchema)]
+struct Measured {
+    /// The number of repeats with figures.
+    repeats: usize,
+    /// Correct replies a second.
+    requests_per_second: Estimate,
+    /// Latencies in microseconds.
+    latency_us: Latencies,
+    /// The mean number of requests in service.
+    measured_load: f64,
+    /// The server's processor time for a request, in microseconds.
+    server_cpu_us_per_request: f64,
+    /// The load generator's processor time for a request, in microseconds.
+    client_cpu_us_per_request: f64,
+    /// The most memory that the server had, in bytes.
+    server_peak_bytes: f64,
+    /// The load generator's processor time, as a share of one processor.
+    client_cpu_share: f64,
+    /// Whether the load generator, and not the server, was the limit.
+    client_was_limit: bool,
+    /// Whether connections got no reply.
+    starved: bool,
+    /// Whether the figures cannot be trusted.
+    invalid: bool,
+    /// Whether the listen queue, and not the server, was the limit.
+    listen_queue_was_limit: bool,
+    /// The coefficient of variation of the rate over the repeats.
+    variation: Option<f64>,
+    /// Replies that were not the expected ones.
+    wrong_replies: u64,
+    /// Requests that failed.
+    errors: u64,
+    /// The longest time in a slice without a reply on any connection, in microseconds.
+    longest_stop_us: Option<f64>,
+    /// Slices in which no connection got a reply for 50 ms or more.
+    stops: Option<u64>,
+    /// By how many bytes of memory the server grew for each request.
+    growth_bytes_per_request: Option<f64>,
+}
+
+/// Medians of latencies.
+#[derive(Serialize, JsonSchema)]
+struct Latencies {
+    /// The arithmetic mean.
+    mean: f64,
+    /// Half of the latencies are no longer.
+    p50: f64,
+    /// 99 % of the latencies are no longer.
+    p99: f64,
+    /// 99.9 % of the latencies are no longer.
+    #[serde(rename = "p99.9")]
+    p99_9: f64,
+}
+
+/// The results as JSON.
+pub fn summary(answer: &Answer<'_>) -> Value {
+    serde_json::to_value(Data::of(answer)).expect("it is plain data")
+}
+
+impl<'a> Data<'a> {
+    fn of(answer: &'a Answer<'_>) -> Self {
+        let Answer { heading, summary, recommendation, .. } = answer;
+        Self {
+            version: VERSION,
+            duality: &heading.duality,
+            plan: heading.plan.as_ref(),
+            started_at: &heading.started_at,
+            design: &heading.design,
+            machine: &heading.machine,
+            constraints: &summary.constraints,
+            current: summary.current.as_deref(),
+            cells_planned: summary.planned,
+            cells_done: summary.done,
+            cells: summary.rows.iter().map(CellData::of).collect(),
+            control: summary.control.as_ref().map(|control| ControlData::of(control, summary)),
+            recommendation,
         }
     }
-    told
+}
+
+impl<'a> ControlData<'a> {
+    fn of(control: &'a Again, summary: &Summary) -> Self {
+        let checks = summary.verdicts.iter().filter_map(|verdict| {
+            let check = verdict.control.as_ref()?;
+            Some(ControlCheck {
+                concurrency: verdict.concurrency,
+                difference: check.difference,
+                critical: check.critical,
+                is_tie: check.holds(),
+            })
+        });
+        Self {
+            architecture: &control.architecture,
+            cells: control.rows.iter().map(CellData::of).collect(),
+            checks: checks.collect(),
+        }
+    }
+}
+
+impl<'a> CellData<'a> {
+    fn of(row: &'a Row) -> Self {
+        let (outcome, figures) = match &row.figures {
+            Figures::Missing { what, reason } => (*what, Told::Missing { reason }),
+            Figures::Measured(medians) => {
+                ("measured", Told::Measured(Box::new(Measured::of(medians))))
+            }
+        };
+        Self {
+            architecture: &row.subject,
+            concurrency: row.concurrency,
+            warnings: &row.warnings,
+            faults: faults::of(row),
+            outcome,
+            figures,
+        }
+    }
+}
+
+impl Measured {
+    fn of(medians: &Medians) -> Self {
+        let sessions = || medians.sessions.iter();
+        let longest = sessions().map(|one| one.longest_stop_us).reduce(f64::max);
+        let growth: Vec<f64> = sessions().map(|one| one.growth_bytes_per_request).collect();
+        Self {
+            repeats: medians.requests_per_second_samples.len(),
+            requests_per_second: medians.requests_per_second,
+            latency_us: Latencies {
+                mean: medians.mean_us,
+                p50: medians.p50_us,
+                p99: medians.p99_us,
+                p99_9: medians.p99_9_us,
+            },
+            measured_load: medians.measured_load,
+            server_cpu_us_per_request: medians.cpu_us,
+            client_cpu_us_per_request: medians.client_cpu_us,
+            server_peak_bytes: medians.memory_bytes,
+            client_cpu_share: medians.client_cpu_share,
+            client_was_limit: medians.client_was_limit,
+            starved: medians.starved,
+            invalid: medians.invalid,
+            listen_queue_was_limit: medians.queue_was_limit,
+            variation: medians.variation,
+            wrong_replies: medians.fates.wrong,
+            errors: medians.fates.failed,
+            longest_stop_us: longest,
+            stops: longest.map(|_| sessions().map(|one| one.stops).sum()),
+            growth_bytes_per_request: median(&growth),
+        }
+    }
 }

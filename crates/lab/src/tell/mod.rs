@@ -7,16 +7,21 @@
 //!                                                 └─▶ data      summary.json
 //! ```
 //!
-//! [`comparison`] tells how two runs differ.
+//! [`comparison`] tells how two runs differ. The answers to other questions are sheets: a file of
+//! [`answers`] makes a [`sheet`], and a file of [`render`] gives it a form.
 
 pub mod answer;
+pub mod answers;
 pub mod chart;
 pub mod comparison;
 pub mod data;
+pub mod journal;
 pub mod recommendation;
+pub mod render;
 pub mod replay;
 pub mod report;
 mod screen;
+pub mod sheet;
 pub mod summary;
 mod text;
 

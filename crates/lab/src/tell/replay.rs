@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::{bytes, duration, grouped, listed};
@@ -17,7 +18,7 @@ const NO_MATTER: f64 = 0.001;
 const MATTERS: f64 = 0.1;
 
 /// The number of users that an architecture has room for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Headroom {
     /// The architecture or peer.
     pub subject: String,

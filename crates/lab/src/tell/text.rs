@@ -7,6 +7,8 @@ use crate::format::{bytes, duration, multiple, rate};
 use crate::judge::rows::{Figures, Medians, Row};
 use crate::statistics::{Estimate, ratio};
 use crate::tell::recommendation::Recommendation;
+use crate::tell::render::text::table_text;
+use crate::tell::sheet::{Table, left, right};
 use crate::tell::summary::Summary;
 
 /// The values of a metric, one for each repeat.
@@ -79,9 +81,8 @@ impl Summary {
 
     /// One row for each subject, one column for each concurrency.
     fn grid(&self, text: &mut String, title: &str, show: impl Fn(&Row, &Medians) -> String) {
-        let mut lines = vec![vec![String::new()]];
-        lines[0].extend(self.concurrency.iter().map(|&count| self.at(count) + "  "));
-        for name in &self.subjects {
+        let columns = self.concurrency.iter().map(|&count| right(self.at(count) + "  "));
+        let rows = self.subjects.iter().map(|name| {
             let cells = self.of_subject(name).map(|row| match &row.figures {
                 // The mark refers to the warnings beneath the tables.
                 Figures::Measured(medians) if medians.invalid => show(row, medians) + " ✗",
@@ -89,20 +90,11 @@ impl Summary {
                 Figures::Measured(medians) => show(row, medians) + " !",
                 Figures::Missing { what, .. } => format!("{what}  "),
             });
-            lines.push([self.label(name)].into_iter().chain(cells).collect());
-        }
-        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
-        let widths: Vec<usize> = (0..lines[0].len()).filter_map(width).collect();
-        text.push_str(title);
-        for line in &lines {
-            let mut shown = format!("  {:<1$}", line[0], widths[0]);
-            for (cell, width) in line.iter().zip(&widths).skip(1) {
-                write!(shown, "  {cell:>width$}").expect("a String takes all");
-            }
-            text.push('\n');
-            text.push_str(shown.trim_end());
-        }
-        text.push_str("\n\n");
+            [self.label(name)].into_iter().chain(cells).collect()
+        });
+        let table = Table::new([left("")].into_iter().chain(columns), rows).titled(title);
+        text.push_str(&table_text(&table));
+        text.push('\n');
     }
 
     /// Reasons and warnings.

@@ -1,16 +1,11 @@
-//! A trace in readable form: the numbers of requests and connections, their times, and the inferred
-//! properties. [`Summary::text`] is for a terminal, [`write()`] makes a page, and a summary
-//! serialises as JSON.
-
-mod page;
-mod text;
+//! The content of a trace: the numbers of requests and connections, their times, and the inferred
+//! properties. A summary serialises as JSON.
 
 use std::time::Duration;
 
 use duality_trace::{Class, Connection, Inferred, Method, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
-
-pub use page::write;
 
 /// The version of a summary as JSON.
 const VERSION: u32 = 1;
@@ -20,9 +15,10 @@ const SLICES: usize = 64;
 const POINTS: usize = 64;
 
 /// The content of a trace.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Summary {
     /// The version of the JSON form.
+    #[schemars(extend("const" = VERSION))]
     version: u32,
     /// The trace's checksum, which identifies the trace.
     pub checksum: String,
@@ -68,7 +64,7 @@ pub struct Summary {
 }
 
 /// How values are distributed.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Distribution {
     /// The number of values.
     pub count: u64,
@@ -84,7 +80,7 @@ pub struct Distribution {
     pub most: f64,
     /// Values, each with the share of all values that are at most as large.
     #[serde(skip)]
-    shares: Vec<(f64, f64)>,
+    pub(crate) shares: Vec<(f64, f64)>,
 }
 
 impl Summary {
@@ -129,6 +125,11 @@ impl Summary {
     /// Requests a second on average.
     pub fn rate(&self) -> f64 {
         self.requests as f64 / self.seconds.max(1e-6)
+    }
+
+    /// Requests a second in each slice.
+    pub(crate) fn rates(&self) -> Vec<f64> {
+        self.arrivals.iter().map(|count| *count as f64 / self.slice_seconds).collect()
     }
 
     /// The summary as JSON.
@@ -240,4 +241,4 @@ fn distribution(mut values: Vec<(f64, u64)>) -> Distribution {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{By, Candidate, Then};
@@ -15,7 +16,7 @@ use crate::statistics::Interval;
 pub const VERSION: u32 = 1;
 
 /// An event and its time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Told {
     /// Seconds since the trial began.
     pub at_s: f64,
@@ -25,7 +26,7 @@ pub struct Told {
 }
 
 /// An event of a trial.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// All candidates listen.
@@ -80,9 +81,10 @@ pub enum Event {
 }
 
 /// The set-up of a trial.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Heading {
     /// The version of the format.
+    #[schemars(extend("const" = VERSION))]
     pub version: u32,
     /// The version of Duality.
     pub duality: String,
@@ -115,7 +117,7 @@ pub struct Heading {
 }
 
 /// One mirrored pair of turns of each candidate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Block {
     /// The index of the block, from 0.
     pub number: usize,
@@ -133,7 +135,7 @@ pub struct Block {
 }
 
 /// The reason why a block does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Dropped {
     /// In the first block, servers have cold caches.
@@ -143,7 +145,7 @@ pub enum Dropped {
 }
 
 /// The measurements of a candidate in a block, or in the whole trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Measured {
     /// Requests that were answered.
     pub requests: u64,
@@ -173,7 +175,7 @@ impl Measured {
 }
 
 /// The standing of a candidate against the best one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Standing {
     /// Which.
     pub candidate: String,
@@ -184,7 +186,7 @@ pub struct Standing {
 }
 
 /// The reason why a candidate is out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum Reason {
     /// Too large a share of its requests failed.
@@ -239,7 +241,7 @@ pub enum Reason {
 }
 
 /// The result of a trial.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Verdict {
     /// The finding that ended the comparison.
     pub finding: Finding,
@@ -263,7 +265,7 @@ impl Verdict {
 }
 
 /// The end of the comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
     /// One candidate is certain to take least processor time.

@@ -19,15 +19,13 @@ mod bounds;
 mod candidate;
 mod ending;
 pub mod event;
-mod page;
 mod plan;
 mod queue;
-pub mod record;
 mod run;
 mod silence;
 #[cfg(test)]
 mod simulated;
-mod text;
+pub(crate) mod text;
 mod totals;
 
 use std::io;
@@ -37,12 +35,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use duality_load::Slo;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::judge::sequential::Rule;
 
 pub use run::run;
-pub use text::{line, summary};
+pub use text::line;
 
 /// The candidates of a trial, and the procedure.
 #[derive(Clone, Debug)]
@@ -72,7 +71,7 @@ pub struct Setup {
 }
 
 /// A candidate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Candidate {
     /// The candidate's name.
     pub name: String,
@@ -83,7 +82,7 @@ pub struct Candidate {
 }
 
 /// How connections are assigned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
     /// In turns: all connections of a turn go to one candidate.
@@ -104,7 +103,7 @@ pub struct Limits {
 }
 
 /// The action at the end of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
     /// The best candidate goes on serving.

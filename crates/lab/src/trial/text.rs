@@ -1,7 +1,6 @@
-//! A trial in words: a line for each event, the standing, and the answer.
+//! A trial in words: a line for each event, the standing, and the finding.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use super::By;
 use super::event::{
@@ -85,14 +84,14 @@ fn standings(found: &[Standing], measured: &BTreeMap<String, Measured>) -> Strin
 }
 
 /// The ends of an interval of shares: `(-3 to 12 %)`.
-fn ends(interval: Option<Interval>) -> String {
+pub(crate) fn ends(interval: Option<Interval>) -> String {
     interval.map_or("(not bounded yet)".to_owned(), |Interval { low, high }| {
         format!("({:.0} to {:.0} %)", 100.0 * low, 100.0 * high)
     })
 }
 
 /// The reason why a candidate is out, as the end of a sentence.
-pub(super) fn because(reason: &Reason) -> String {
+pub(crate) fn because(reason: &Reason) -> String {
     match reason {
         Reason::Errors { share, limit } => {
             format!("{} of its requests failed (limit {})", percent(*share), percent(*limit))
@@ -123,7 +122,7 @@ pub(super) fn because(reason: &Reason) -> String {
 }
 
 /// The finding in a sentence.
-pub(super) fn sentence(verdict: &Verdict) -> String {
+pub(crate) fn sentence(verdict: &Verdict) -> String {
     let found = match &verdict.finding {
         Finding::Winner { candidate } => {
             let cost = verdict.measured.get(candidate).and_then(Measured::cost);
@@ -147,110 +146,9 @@ pub(super) fn sentence(verdict: &Verdict) -> String {
     }
 }
 
-/// The answer of a trial: the finding, and a table of each candidate's measurements.
-pub fn summary(verdict: &Verdict) -> String {
-    let mut text = format!("{}.\n\n", sentence(verdict));
-    let width = verdict.measured.keys().map(|name| name.chars().count()).max().unwrap_or(0).max(9);
-    let _ = writeln!(
-        text,
-        "{:width$}  {:>11}  {:>9}  {:>7}  {:>9}  above the best",
-        "candidate", "requests", "CPU/req", "failed", "p99"
-    );
-    for (name, one) in &verdict.measured {
-        let standing = verdict.standings.iter().position(|standing| standing.candidate == *name);
-        let above = match standing {
-            Some(0) => "best".to_owned(),
-            Some(place) => {
-                let Standing { excess, interval, .. } = verdict.standings[place];
-                format!("{:+.0} % {}", 100.0 * excess, ends(interval))
-            }
-            None if verdict.out.contains(name) => "out".to_owned(),
-            // Too few blocks counted to compare it.
-            None => "–".to_owned(),
-        };
-        let _ = writeln!(
-            text,
-            "{name:width$}  {:>11}  {:>9}  {:>7}  {:>9}  {above}",
-            grouped(one.requests as f64),
-            one.cost().map_or("–".to_owned(), duration),
-            grouped((one.failed + one.refused) as f64),
-            one.p99_us.map_or("–".to_owned(), |time| format!("≤ {}", duration(time))),
-        );
-    }
-    let _ = write!(text, "\n{} blocks", grouped(verdict.blocks as f64));
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn verdict() -> Verdict {
-        let measured = |requests, cpu_us| Measured {
-            requests,
-            cpu_us,
-            p99_us: Some(1024.0),
-            ..Measured::default()
-        };
-        Verdict {
-            finding: Finding::Winner { candidate: "epoll".into() },
-            serving: Some("epoll".into()),
-            blocks: 9,
-            measured: [
-                ("epoll".to_owned(), measured(10_000, 600_000)),
-                ("threads".to_owned(), measured(9_000, 700_000)),
-            ]
-            .into(),
-            standings: vec![
-                Standing { candidate: "epoll".into(), excess: 0.0, interval: None },
-                Standing {
-                    candidate: "threads".into(),
-                    excess: 0.3,
-                    interval: Some(Interval { low: 0.12, high: 0.51 }),
-                },
-            ],
-            out: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn the_answer_has_the_finding_and_a_row_for_each_candidate() {
-        let text = summary(&verdict());
-        let begin = "epoll takes least processor time: 60.0 µs a request; epoll goes on serving.\n";
-        assert!(text.starts_with(begin), "{text}");
-        assert!(text.contains("+30 % (12 to 51 %)"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    }
-
-    #[test]
-    fn a_trial_without_traffic_says_so_and_takes_no_candidate_for_out() {
-        let mut silent = verdict();
-        silent.standings.clear();
-        silent.measured.values_mut().for_each(|one| *one = Measured::default());
-        for (finding, told) in [
-            (
-                Finding::OutOfTime,
-                "the budget is spent, and no request came; epoll goes on serving.",
-            ),
-            (Finding::Interrupted, "interrupted before any request came; epoll goes on serving."),
-        ] {
-            silent.finding = finding;
-            let text = summary(&silent);
-            assert!(text.starts_with(told), "{text}");
-            assert!(!text.contains(" out"), "{text}");
-        }
-    }
-
-    #[test]
-    fn only_a_candidate_that_takes_no_more_connections_is_shown_as_out() {
-        let mut verdict = verdict();
-        verdict.standings.clear();
-        verdict.out = vec!["threads".to_owned()];
-        let text = summary(&verdict);
-        let row = |name| text.lines().rfind(|line| line.starts_with(name)).unwrap();
-        assert!(row("threads").ends_with("  out"), "{text}");
-        assert!(row("epoll  ").ends_with("  –"), "{text}");
-    }
 
     #[test]
     fn a_candidate_that_is_out_has_its_reason() {

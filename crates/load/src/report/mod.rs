@@ -13,6 +13,7 @@ mod warning;
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Options;
@@ -40,9 +41,10 @@ const BUSY_CLIENT: f64 = 0.95;
 ///
 /// Requests are counted if their correct reply is complete within the window. Latencies are those
 /// of requests that also began in it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// The version of this format: 1.
+    #[schemars(extend("const" = VERSION))]
     pub version: u32,
     /// The target as its user writes it.
     pub target: String,

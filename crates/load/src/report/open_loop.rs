@@ -1,6 +1,7 @@
 //! The additional figures of an open loop: raw and corrected latencies side by side, and the lag of
 //! the generator.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BUSY_CLIENT, Latency, Report, duration, encode};
@@ -15,7 +16,7 @@ const OWN_SHARE: f64 = 0.5;
 
 /// The figures that only an open loop has. An open loop's requests are due at times that no reply
 /// changes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenLoop {
     /// The process by which requests arrived: `constant`, `poisson`, `uniform`, `sinusoidal`, or
     /// `trace` for a replay.

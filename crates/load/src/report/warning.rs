@@ -4,7 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::Report;
 use crate::engine::Outcome;
@@ -19,7 +20,8 @@ use crate::{Options, Pattern, Stop};
 const DELAYED_ACK: u64 = 38_000_000;
 
 /// A fact that a reader of figures must know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "Written")]
 pub struct Warning {
     /// The subject of the warning.
     pub kind: WarningKind,
@@ -28,7 +30,7 @@ pub struct Warning {
 }
 
 /// The subject of a warning.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarningKind {
     /// The load was interrupted.
@@ -88,19 +90,20 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Earlier versions wrote the sentence alone.
-impl<'de> Deserialize<'de> for Warning {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Sentence(String),
-            Whole { kind: WarningKind, text: String },
-        }
-        Ok(match Written::deserialize(deserializer)? {
+/// A warning in a file. Earlier versions wrote the sentence alone.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Written {
+    Sentence(String),
+    Whole { kind: WarningKind, text: String },
+}
+
+impl From<Written> for Warning {
+    fn from(written: Written) -> Self {
+        match written {
             Written::Sentence(text) => Self { kind: WarningKind::Other, text },
             Written::Whole { kind, text } => Self { kind, text },
-        })
+        }
     }
 }
 

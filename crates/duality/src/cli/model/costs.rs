@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_architectures::usage;
+use duality_costs::json::json;
 use duality_costs::run::{self, Effort, Peers, Plan, Row};
 use duality_costs::{ALL, Cost, Owner, Reading, Trouble, Unit, measure, table};
 use duality_lab::model::{NEEDED, UnitCosts};
@@ -36,7 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         done += 1;
         log::tell(format_args!("measuring {name} ({done} of {all})"));
     });
-    print(&if arguments.json { table::json(&rows).to_string() } else { table::text(&rows) })?;
+    print(&if arguments.json { json(&rows).to_string() } else { table::text(&rows) })?;
     let missing = missing(&rows);
     let Some((name, why)) = missing.first() else { return Ok(()) };
     Err(Failure::failed(format!(
@@ -97,7 +98,7 @@ pub(in crate::cli) fn unit_costs(
     if let Some((name, why)) = missing.first().filter(|_| missing.len() == rows.len()) {
         return Err(Failure::failed(format!("no unit cost can be measured; of {name}: {why}")));
     }
-    UnitCosts::read(&table::json(&rows)).map_err(Failure::failed)
+    UnitCosts::read(&json(&rows)).map_err(Failure::failed)
 }
 
 /// A plan with subjects of our own, which these flags of `model` measure.

@@ -10,7 +10,12 @@ use std::{fs, io};
 use duality_costs::run::Effort;
 use duality_lab::ask::settings::parse_duration;
 use duality_lab::model::{self, Check, Model, UnitCosts, Workload};
+use duality_lab::page::write_whole;
 use duality_lab::record::results;
+use duality_lab::tell::answers;
+use duality_lab::tell::render::html::html;
+use duality_lab::tell::render::text::{WIDE, text};
+use duality_lab::tell::sheet::Sheet;
 
 pub(super) use costs::unit_costs;
 
@@ -167,13 +172,14 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     } else {
         of_results(arguments, known)?
     };
+    let sheet = answers::model::sheet(&model);
     if let Some(out) = &arguments.out {
-        write(out, &model)?;
+        write(out, &model, &sheet)?;
     }
     if arguments.json {
         print(&model::json(&model).to_string())
     } else {
-        print(&for_terminal(model::text(&model), &io::stdout()))
+        print(&for_terminal(text(&sheet, WIDE), &io::stdout()))
     }
 }
 
@@ -251,14 +257,14 @@ fn read_costs(path: &Path) -> Result<UnitCosts, Failure> {
     UnitCosts::read(&json).map_err(told)
 }
 
-fn write(out: &Path, model: &Model) -> Result<(), Failure> {
+fn write(out: &Path, model: &Model, sheet: &Sheet) -> Result<(), Failure> {
     let (page, json) = (out.join("model.html"), out.join("model.json"));
     let told = |path: &Path, error: std::io::Error| {
         Failure::failed(format!("{}: {error}", path.display()))
     };
     fs::create_dir_all(out).map_err(|error| told(out, error))?;
     fs::write(&json, format!("{}\n", model::json(model))).map_err(|error| told(&json, error))?;
-    model::write(&page, model).map_err(|error| told(&page, error))?;
+    write_whole(&page, &html(sheet)).map_err(|error| told(&page, error))?;
     log::tell(format_args!("model: {}", page.display()));
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::Value;
 
 /// Keywords for readers alone.
-const SILENT: [&str; 4] = ["$schema", "$id", "title", "description"];
+const SILENT: [&str; 6] = ["$schema", "$id", "$defs", "title", "description", "format"];
 
 /// Reads `schemas/NAME.json`.
 pub(crate) fn schema(name: &str) -> Value {
@@ -20,21 +20,65 @@ pub(crate) fn schema(name: &str) -> Value {
 
 /// The first place in `value` that does not fit `schema`, and the demand. `Ok` if the value fits.
 pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
-    check_at(schema, value, "")
+    Checker { root: schema }.check(schema, value, "")
 }
 
-fn check_at(schema: &Value, value: &Value, place: &str) -> Result<(), String> {
-    for (keyword, demand) in schema.as_object().expect("a schema is an object") {
-        match keyword.as_str() {
+/// A schema, to whose parts its parts refer.
+struct Checker<'a> {
+    root: &'a Value,
+}
+
+impl Checker<'_> {
+    fn check(&self, schema: &Value, value: &Value, place: &str) -> Result<(), String> {
+        if let Some(fits) = schema.as_bool() {
+            return if fits { Ok(()) } else { Err(format!("{place}: not allowed: {value}")) };
+        }
+        for (keyword, demand) in schema.as_object().expect("a schema is an object or a boolean") {
+            self.keyword(keyword, demand, schema, value, place)?;
+        }
+        Ok(())
+    }
+
+    fn keyword(
+        &self,
+        keyword: &str,
+        demand: &Value,
+        schema: &Value,
+        value: &Value,
+        place: &str,
+    ) -> Result<(), String> {
+        let unfit = |what: &str| Err(format!("{place}: {what} {demand}: {value}"));
+        let items = || value.as_array().into_iter().flatten();
+        let list = || demand.as_array().expect("a list");
+        let number = || demand.as_f64().expect("a number");
+        match keyword {
+            "$ref" => {
+                let path = demand.as_str().and_then(|path| path.strip_prefix('#')).unwrap();
+                let part = self.root.pointer(path).expect("a part of the schema");
+                self.check(part, value, place)?;
+            }
             "type" => {
                 let types = demand.as_array().map_or(std::slice::from_ref(demand), Vec::as_slice);
                 if !types.iter().any(|one| is_of(one.as_str().unwrap(), value)) {
-                    return Err(format!("{place}: no {demand}: {value}"));
+                    return unfit("no");
                 }
             }
-            "const" if demand != value => return Err(format!("{place}: not {demand}: {value}")),
+            "const" if demand != value => return unfit("not"),
+            "enum" if !list().contains(value) => return unfit("none of"),
+            "minimum" if value.as_f64().is_some_and(|value| value < number()) => {
+                return unfit("less than");
+            }
+            "maximum" if value.as_f64().is_some_and(|value| value > number()) => {
+                return unfit("more than");
+            }
+            "minItems" if value.is_array() && (items().count() as f64) < number() => {
+                return unfit("fewer items than");
+            }
+            "maxItems" if value.is_array() && items().count() as f64 > number() => {
+                return unfit("more items than");
+            }
             "required" => {
-                let names = demand.as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+                let names = list().iter().map(|name| name.as_str().unwrap());
                 let missing =
                     names.into_iter().find(|name| value.is_object() && value.get(name).is_none());
                 if let Some(name) = missing {
@@ -44,37 +88,51 @@ fn check_at(schema: &Value, value: &Value, place: &str) -> Result<(), String> {
             "properties" => {
                 for (name, demand) in demand.as_object().unwrap() {
                     if let Some(value) = value.get(name) {
-                        check_at(demand, value, &format!("{place}/{name}"))?;
+                        self.check(demand, value, &format!("{place}/{name}"))?;
                     }
                 }
             }
             "additionalProperties" => {
                 for (name, value) in value.as_object().into_iter().flatten() {
                     if schema["properties"].get(name).is_none() {
-                        check_at(demand, value, &format!("{place}/{name}"))?;
+                        self.check(demand, value, &format!("{place}/{name}"))?;
                     }
                 }
             }
             "items" => {
-                for (index, value) in value.as_array().into_iter().flatten().enumerate() {
-                    check_at(demand, value, &format!("{place}/{index}"))?;
+                let others = schema["prefixItems"].as_array().map_or(0, Vec::len);
+                for (index, value) in items().enumerate().skip(others) {
+                    self.check(demand, value, &format!("{place}/{index}"))?;
                 }
             }
-            "oneOf" => one_of(demand.as_array().unwrap(), value, place)?,
-            "const" => {}
+            "prefixItems" => {
+                for (index, (value, demand)) in items().zip(list()).enumerate() {
+                    self.check(demand, value, &format!("{place}/{index}"))?;
+                }
+            }
+            "oneOf" => self.alternatives(list(), value, place, |fit| fit == 1)?,
+            "anyOf" => self.alternatives(list(), value, place, |fit| fit > 0)?,
+            "const" | "enum" | "minimum" | "maximum" | "minItems" | "maxItems" => {}
             silent if SILENT.contains(&silent) => {}
             other => panic!("the checker does not know the keyword `{other}`"),
         }
+        Ok(())
     }
-    Ok(())
-}
 
-fn one_of(schemas: &[Value], value: &Value, place: &str) -> Result<(), String> {
-    let complaints: Vec<String> =
-        schemas.iter().filter_map(|schema| check_at(schema, value, place).err()).collect();
-    match schemas.len() - complaints.len() {
-        1 => Ok(()),
-        count => Err(format!("{place}: {count} alternatives fit: {}", complaints.join("; "))),
+    fn alternatives(
+        &self,
+        schemas: &[Value],
+        value: &Value,
+        place: &str,
+        is_right: fn(usize) -> bool,
+    ) -> Result<(), String> {
+        let complaints: Vec<String> =
+            schemas.iter().filter_map(|schema| self.check(schema, value, place).err()).collect();
+        let fit = schemas.len() - complaints.len();
+        match is_right(fit) {
+            true => Ok(()),
+            false => Err(format!("{place}: {fit} alternatives fit: {}", complaints.join("; "))),
+        }
     }
 }
 

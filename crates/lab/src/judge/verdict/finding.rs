@@ -1,5 +1,6 @@
 //! The findings of a verdict, as data.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::Counted;
@@ -8,7 +9,7 @@ use crate::judge::network::Network;
 use crate::judge::rounds::Metric;
 
 /// The verdict at a number of connections.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Verdict {
     /// The number of connections that were open at once, or the multiple of the users.
     pub concurrency: usize,
@@ -84,7 +85,7 @@ impl Verdict {
 }
 
 /// The kinds of verdict at a number of connections.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
     /// This subject is better than all others.
@@ -107,7 +108,7 @@ pub enum Finding {
 }
 
 /// The reason why a verdict is withheld, or is too imprecise to recommend one of several subjects.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "cause", rename_all = "kebab-case")]
 pub enum Cause {
     /// No candidate was measured: each is unavailable, failed, invalid, or broke a constraint.
@@ -133,7 +134,7 @@ pub enum Cause {
 }
 
 /// A candidate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Standing {
     /// The name.
     pub subject: String,
@@ -166,7 +167,7 @@ pub struct Standing {
 }
 
 /// The evidence of a verdict.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Evidence {
     /// Blocks that count, and compare subjects.
     pub blocks: usize,
@@ -204,7 +205,7 @@ pub struct Evidence {
 }
 
 /// The A/A control.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Control {
     /// The architecture that was measured twice.
     pub subject: String,

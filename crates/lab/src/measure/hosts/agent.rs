@@ -203,8 +203,8 @@ impl Agent {
             Order::Queues { number } => Answer::Queues(self.server(number)?.queues()?),
             Order::ListenQueue { number } => Answer::Length(self.server(number)?.listen_queue()),
             Order::LastWords { number, error } => {
-                let error = io::Error::other(error);
-                Answer::Text(Some(self.server(number)?.last_words(&error)))
+                let error = error.map(io::Error::other);
+                Answer::Text(Some(self.server(number)?.last_words(error.as_ref())))
             }
             _ => return Ok(None),
         }))

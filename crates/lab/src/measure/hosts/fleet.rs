@@ -65,7 +65,7 @@ impl Server for Fleet {
         self.balancer.as_mut().or(self.servers.first_mut())?.listen_queue()
     }
 
-    fn last_words(&mut self, error: &io::Error) -> String {
+    fn last_words(&mut self, error: Option<&io::Error>) -> String {
         let mut words: Vec<String> =
             self.servers.iter_mut().map(|server| server.last_words(error)).collect();
         words.extend(self.balancer.iter_mut().map(|balancer| balancer.last_words(error)));

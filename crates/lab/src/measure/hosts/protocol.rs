@@ -51,7 +51,7 @@ pub(super) enum Order {
     /// Ask for the failure of a store.
     Problem { number: u64 },
     /// End a server at once, and return its last line.
-    LastWords { number: u64, error: String },
+    LastWords { number: u64, error: Option<String> },
     /// End a server or a store in order.
     End { number: u64 },
     /// Ask for the disturbances on the processors since the last look.

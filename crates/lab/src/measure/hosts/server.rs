@@ -79,14 +79,15 @@ impl Server for DistantServer {
         }
     }
 
-    fn last_words(&mut self, error: &io::Error) -> String {
+    fn last_words(&mut self, error: Option<&io::Error>) -> String {
         if let Some(lost) = self.link.lost() {
             return lost;
         }
-        let order = Order::LastWords { number: self.number, error: error.to_string() };
+        let order = Order::LastWords { number: self.number, error: error.map(ToString::to_string) };
         match self.ask(&order) {
+            Ok(Answer::Text(Some(words))) if words.is_empty() => words,
             Ok(Answer::Text(Some(words))) => format!("host {}: {words}", self.link.host()),
-            Ok(_) => error.to_string(),
+            Ok(_) => error.map_or(String::new(), ToString::to_string),
             Err(lost) => lost.to_string(),
         }
     }

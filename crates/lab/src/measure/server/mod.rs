@@ -79,8 +79,8 @@ pub(crate) trait Server: Send {
     }
 
     /// Ends the server at once. Returns its last complaint in one line, or else `error`, which says
-    /// how it ended.
-    fn last_words(&mut self, error: &io::Error) -> String;
+    /// how it ended. Empty if there is neither.
+    fn last_words(&mut self, error: Option<&io::Error>) -> String;
 }
 
 /// Starts the server of a cell on `store`, and before `upstreams` if it is a relay. Waits until it

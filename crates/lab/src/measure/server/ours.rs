@@ -123,7 +123,7 @@ impl Process {
             Ok(Message::Counters(_) | Message::Queues(_) | Message::Requests(_)) => {
                 return Err(NoServer::Failed("it spoke out of turn".into()));
             }
-            Err(error) => return Err(NoServer::Failed(server.last_words(&error))),
+            Err(error) => return Err(NoServer::Failed(server.last_words(Some(&error)))),
         }
         Ok(server)
     }
@@ -246,7 +246,7 @@ impl Server for Process {
         }
     }
 
-    fn last_words(&mut self, error: &io::Error) -> String {
+    fn last_words(&mut self, error: Option<&io::Error>) -> String {
         let ended = self.await_end();
         self.kill();
         let said = last_words(&read_log(&self.stderr));
@@ -254,7 +254,9 @@ impl Server for Process {
             (Some(status), Some(said)) => format!("the server {}: {said}", how_ended(status)),
             (Some(status), None) => format!("the server {}", how_ended(status)),
             (None, Some(said)) => said,
-            (None, None) => format!("the server did not answer: {error}"),
+            (None, None) => {
+                error.map_or(String::new(), |error| format!("the server did not answer: {error}"))
+            }
         }
     }
 }

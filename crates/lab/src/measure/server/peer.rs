@@ -72,7 +72,7 @@ impl Process {
             match process.await_readiness(peer) {
                 Ok(()) => return Ok(process),
                 Err(error) => {
-                    trouble = io::Error::new(error.kind(), process.last_words(&error));
+                    trouble = io::Error::new(error.kind(), process.last_words(Some(&error)));
                 }
             }
             // Only a peer that ended may have found the port taken.
@@ -182,12 +182,12 @@ impl Server for Process {
         Ok(counters::private_memory(tree::of(self.child.id()).into_iter()))
     }
 
-    fn last_words(&mut self, error: &io::Error) -> String {
+    fn last_words(&mut self, error: Option<&io::Error>) -> String {
         let how = match self.end() {
             Ok(Some(end)) => {
                 format!("the server {}", ended_by(end.exit_status(), end.terminating_signal()))
             }
-            _ => error.to_string(),
+            _ => error.map_or(String::new(), ToString::to_string),
         };
         let words = last_words(&read_log(&self.log));
         words.map_or_else(|| how.clone(), |words| format!("{how}: {words}"))

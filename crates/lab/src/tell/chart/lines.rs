@@ -14,11 +14,12 @@ const LEFT: f64 = 58.0;
 const SIZE: f64 = 12.5;
 
 /// A chart of lines.
-pub struct Lines<'a> {
+#[derive(Clone, Debug)]
+pub struct Lines {
     /// A description for readers that hear the page.
-    pub about: &'a str,
+    pub about: String,
     /// The label beneath the axis.
-    pub below: &'a str,
+    pub below: String,
     /// Whether the upright axis is logarithmic. Otherwise the axis begins at zero.
     pub is_logarithmic: bool,
     /// Whether the lower axis is straight and begins at zero. Otherwise the axis is logarithmic.
@@ -38,6 +39,7 @@ pub struct Lines<'a> {
 }
 
 /// An area between two lines, such as an interval along a line.
+#[derive(Clone, Debug)]
 pub struct Band {
     /// The rank of the area's line.
     pub rank: Option<usize>,
@@ -46,6 +48,7 @@ pub struct Band {
 }
 
 /// A line.
+#[derive(Clone, Debug)]
 pub struct Series {
     /// The name.
     pub name: String,
@@ -60,7 +63,7 @@ pub struct Series {
 /// The place of a point, and its text.
 pub type Point = (f64, f64, String);
 
-impl Lines<'_> {
+impl Lines {
     /// The chart.
     pub fn svg(&self) -> String {
         let right =
@@ -96,7 +99,7 @@ impl Lines<'_> {
         };
         let mut svg = format!(
             "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-            escaped(self.about)
+            escaped(&self.about)
         );
         self.axes(&mut svg, &x, &y, right);
         if self.has_diagonal {
@@ -157,7 +160,7 @@ impl Lines<'_> {
             "<text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             right,
             HEIGHT - 6.0,
-            escaped(self.below)
+            escaped(&self.below)
         );
     }
 
@@ -257,8 +260,8 @@ mod tests {
             })
             .collect();
         let lines = Lines {
-            about: "a \"chart\"",
-            below: "connections",
+            about: "a \"chart\"".to_owned(),
+            below: "connections".to_owned(),
             is_logarithmic: false,
             is_straight_across: false,
             marked: vec![1.0, 10.0, 1000.0],
@@ -290,8 +293,8 @@ mod tests {
     #[test]
     fn doubtful_points_are_hollow_and_no_part_of_the_line() {
         let mut lines = Lines {
-            about: "a",
-            below: "b",
+            about: "a".to_owned(),
+            below: "b".to_owned(),
             is_logarithmic: false,
             is_straight_across: false,
             marked: Vec::new(),
@@ -323,8 +326,8 @@ mod tests {
     fn a_band_goes_there_and_back_within_the_axes() {
         let at = |x, low, high| (x, Interval { low, high });
         let lines = Lines {
-            about: "a",
-            below: "b",
+            about: "a".to_owned(),
+            below: "b".to_owned(),
             is_logarithmic: false,
             is_straight_across: false,
             marked: Vec::new(),

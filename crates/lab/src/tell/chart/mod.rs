@@ -1,15 +1,40 @@
 //! Charts as SVG, made from numbers. The page's style colours them by class, so that charts follow
 //! the page's theme.
 //!
-//! [`lines`] draws figures over load. [`forest`] draws estimates with their intervals. A chart of a
-//! dozen coloured lines cannot be read. So three lines are in colour, each with its own dash and
-//! marker, and the others are grey. Names stand at the ends of lines.
+//! [`lines`] draws figures over load. [`forest`] draws estimates with their intervals, and [`bands`]
+//! their course. [`bars`] draws what a sum is made of. A chart of a dozen coloured lines cannot be
+//! read. So three lines are in colour, each with its own dash and marker, and the others are grey.
+//! Names stand at the ends of lines.
 
+pub mod bands;
+pub mod bars;
 pub mod forest;
 pub mod lines;
 mod scale;
 
 pub use scale::Scale;
+
+/// A chart of a sheet.
+#[derive(Clone, Debug)]
+pub enum Chart {
+    /// Figures over load, or over time.
+    Lines(lines::Lines),
+    /// Sums and their parts.
+    Bars(bars::Bars),
+    /// Intervals that narrow.
+    Bands(bands::Bands),
+}
+
+impl Chart {
+    /// The drawing.
+    pub fn svg(&self) -> String {
+        match self {
+            Self::Lines(lines) => lines.svg(),
+            Self::Bars(bars) => bars.svg(),
+            Self::Bands(bands) => bands.svg(),
+        }
+    }
+}
 
 /// Text within markup: names come from files of any origin.
 pub(crate) fn escaped(text: &str) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Incomparable;
@@ -10,7 +11,7 @@ use crate::format::bytes;
 use crate::record::{Design, Heading};
 
 /// A property that differs between the two experiments.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
     /// What.
     pub what: String,

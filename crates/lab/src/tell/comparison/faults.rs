@@ -1,5 +1,8 @@
 //! The faults of two runs: what excludes a subject from a choice also fails a build.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::format::{grouped, listed};
 use crate::judge::faults::Fault;
 use crate::judge::rows::{Medians, Row};
@@ -7,9 +10,10 @@ use crate::tell::recommendation::in_sessions;
 use crate::tell::summary::Summary;
 
 /// A fault of a subject in the second run, or in the first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Faulty {
     /// The name of the architecture or peer.
+    #[serde(rename = "architecture")]
     pub subject: String,
     /// The number of connections that were open at once.
     pub concurrency: usize,
@@ -20,6 +24,7 @@ pub struct Faulty {
     pub is_regression: bool,
     /// Whether the second run cannot tell anything of the subject
     /// ([`Fault::is_of_measurement`]).
+    #[serde(skip)]
     pub is_blind: bool,
     /// The sentence: the place, which run, and the fault in words.
     pub told: String,

@@ -7,6 +7,7 @@
 //! [`text`](Comparison::render_text), [`data`](Comparison::data) and a page
 //! ([`report::overlay`](crate::tell::report::overlay)) show the comparison.
 
+pub mod data;
 mod differences;
 mod faults;
 mod slices;
@@ -15,8 +16,8 @@ mod text;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::format::{self, bytes, duration, grouped};
 use crate::judge::rounds::{self, Figure};
@@ -64,7 +65,7 @@ pub struct Pair {
 }
 
 /// A cell that only one experiment has measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Alone {
     /// The name of the architecture or peer.
     pub subject: String,
@@ -352,51 +353,6 @@ impl Comparison {
     pub fn is_sure_of_anything(&self) -> bool {
         let mut changes = self.pairs.iter().flat_map(|pair| &pair.changes);
         changes.any(|change| change.ratio.interval.is_some())
-    }
-
-    /// The comparison as data. Names contain units.
-    pub fn data(&self) -> Value {
-        let change = |change: &Change| {
-            let interval = change.ratio.interval;
-            json!({
-                "before": change.before,
-                "after": change.after,
-                "ratio": change.ratio.value,
-                "ratio_low": interval.map(|interval| interval.low),
-                "ratio_high": interval.map(|interval| interval.high),
-                "verdict": change.verdict.to_string(),
-            })
-        };
-        let pair = |pair: &Pair| {
-            let mut told = json!({
-                "architecture": pair.subject,
-                "concurrency": pair.concurrency,
-                "starved_before": pair.starved.0,
-                "starved_after": pair.starved.1,
-            });
-            for of in &pair.changes {
-                told[of.metric.key()] = change(of);
-            }
-            told
-        };
-        let fault = |one: &Faulty| {
-            json!({
-                "architecture": one.subject,
-                "concurrency": one.concurrency,
-                "fault": one.fault,
-                "is_regression": one.is_regression,
-                "told": one.told,
-            })
-        };
-        json!({
-            "experiment": self.experiment,
-            "service": self.before.service,
-            "differences": self.differences,
-            "faults": self.faults.iter().map(fault).collect::<Vec<_>>(),
-            "cells": self.pairs.iter().map(pair).collect::<Vec<_>>(),
-            "only_before": self.only_before,
-            "only_after": self.only_after,
-        })
     }
 }
 

@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use super::{Alone, Change, Comparison, Direction, Metric};
 use crate::format::{how_many, multiple};
+use crate::tell::render::text::table_text;
+use crate::tell::sheet::{Table, left, right};
 
 impl Comparison {
     /// Faults and tables of ratios for the terminal. Then the cells of only one experiment follow,
@@ -102,13 +104,8 @@ impl Comparison {
         if subjects.is_empty() {
             return;
         }
-        let mut lines: Vec<Vec<String>> = vec![
-            [String::new()]
-                .into_iter()
-                .chain(loads.iter().map(|&load| self.before.at(load)))
-                .collect(),
-        ];
-        for subject in subjects {
+        let columns = loads.iter().map(|&load| right(self.before.at(load)));
+        let rows = subjects.into_iter().map(|subject| {
             let cell = |&load: &usize| {
                 let same =
                     |pair: &&super::Pair| pair.subject == subject && pair.concurrency == load;
@@ -117,23 +114,11 @@ impl Comparison {
                     format!("{} {:<6}", multiple(change.ratio), change.word())
                 })
             };
-            let label = self.before.label(subject);
-            lines.push([label].into_iter().chain(loads.iter().map(cell)).collect());
-        }
-        let width = |column: usize| {
-            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
-        writeln!(text, "{}, second over first, 99 % interval", metric.name())
-            .expect("a String takes all");
-        for line in &lines {
-            let mut shown = format!("  {:<1$}", line[0], widths[0]);
-            for (cell, width) in line.iter().zip(&widths).skip(1) {
-                write!(shown, "  {cell:>width$}").expect("a String takes all");
-            }
-            text.push_str(shown.trim_end());
-            text.push('\n');
-        }
+            [self.before.label(subject)].into_iter().chain(loads.iter().map(cell)).collect()
+        });
+        let title = format!("{}, second over first, 99 % interval", metric.name());
+        let table = Table::new([left("")].into_iter().chain(columns), rows).titled(title);
+        text.push_str(&table_text(&table));
         text.push('\n');
     }
 }

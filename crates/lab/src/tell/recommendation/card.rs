@@ -1,6 +1,7 @@
 //! The choice on a card: the subject, its certainty, its costs, and the conditions that would
 //! change it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Crossover, confidence, cost, idle_ones, lost};
@@ -9,7 +10,7 @@ use crate::judge::verdict::{Finding, Verdict};
 use crate::tell::summary::Summary;
 
 /// The choice in four answers. Each answer is some sentences. Empty if there is nothing to say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Card {
     /// The chosen subject, or the best set.
     pub which: String,

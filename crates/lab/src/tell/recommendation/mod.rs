@@ -13,6 +13,7 @@ mod refusal;
 mod sets;
 mod silence;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::{bytes, duration, grouped, how_many, listed};
@@ -33,7 +34,7 @@ pub use refusal::{Doubt, Refusal};
 pub(crate) use silence::withheld;
 
 /// The recommendation, in words and as data.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Recommendation {
     /// The architecture to choose. `None` if nothing can be recommended.
     pub architecture: Option<String>,
@@ -61,7 +62,7 @@ pub struct Recommendation {
 }
 
 /// A change of the lead from one architecture to another as load grows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Crossover {
     /// The architecture that is better at the lower load.
     pub from: String,

@@ -1,5 +1,6 @@
 //! The architectures that break constraints, the loads, and the limits.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::{grouped, listed};
@@ -7,7 +8,7 @@ use crate::judge::constraints::Check;
 use crate::tell::summary::Summary;
 
 /// An architecture that cannot be chosen at a load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Refusal {
     /// The architecture.
     pub architecture: String,
@@ -18,7 +19,7 @@ pub struct Refusal {
 }
 
 /// A limit for which the next experiment might find the opposite result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Doubt {
     /// The architecture.
     pub architecture: String,

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::csv::field;
 use crate::format::{Counted, OF_THE_COMMAND, duration, grouped, how_many, listed, percent};
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::faults;
@@ -371,8 +372,8 @@ impl Over<'_> {
         };
         let series: Vec<Series> = summary.subjects.iter().map(&mut series).collect();
         let svg = Lines {
-            about: &format!("{title}, against {below}"),
-            below,
+            about: format!("{title}, against {below}"),
+            below: below.to_owned(),
             is_logarithmic: axis.is_logarithmic,
             is_straight_across: axis.is_straight_across,
             marked: if below == summary.counted.axis() {
@@ -388,15 +389,6 @@ impl Over<'_> {
         }
         .svg();
         Figure { id: id.to_owned(), title: title.to_owned(), caption: caption.to_owned(), svg, csv }
-    }
-}
-
-/// A value in a line of CSV (RFC 4180).
-pub(super) fn field(text: &str) -> String {
-    if text.contains(['"', ',', '\r', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
     }
 }
 
@@ -429,6 +421,5 @@ mod tests {
     #[test]
     fn numbers_on_axes_are_short() {
         assert_eq!([0.5, 12.0, 12_500.0, 3e6].map(short), ["0.5", "12", "12.5k", "3M"]);
-        assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn cells(cells: &[Cell], raw: &RawLines) -> String {
 
 /// A field. A field that a spreadsheet would take for a formula begins with a quotation mark, as
 /// OWASP advises.
-fn field(text: &str) -> String {
+pub(super) fn field(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let text = if is_formula { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\r', '\n']) {

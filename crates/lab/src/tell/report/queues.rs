@@ -84,8 +84,8 @@ fn figure(
         }
     }
     let lines = Lines {
-        about: &title,
-        below: "seconds since the load began",
+        about: title.clone(),
+        below: "seconds since the load began".to_owned(),
         is_logarithmic: false,
         is_straight_across: true,
         marked: Vec::new(),

@@ -5,8 +5,10 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::event::{Event, Told};
-use super::page;
+use super::answers;
+use super::render::html::html;
+use crate::page::write_whole;
+use crate::trial::event::{Event, Told};
 
 /// The name of the records in their directory.
 pub const FILE: &str = "trial.jsonl";
@@ -52,7 +54,10 @@ impl Journal {
         self.file.write_all(format!("{line}\n").as_bytes())?;
         match told.event {
             Event::Said { .. } => Ok(()),
-            _ => page::write(&self.directory.join(PAGE), &self.told),
+            _ => {
+                let page = html(&answers::trial::sheet(&self.told));
+                write_whole(&self.directory.join(PAGE), &page)
+            }
         }
     }
 }

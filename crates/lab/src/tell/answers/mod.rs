@@ -1,0 +1,7 @@
+//! The sheets of each question, one file each.
+
+pub mod capacity;
+pub mod graph;
+pub mod model;
+pub mod traffic;
+pub mod trial;

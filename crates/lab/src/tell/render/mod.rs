@@ -1,0 +1,4 @@
+//! The forms of a sheet, one file each.
+
+pub mod html;
+pub mod text;

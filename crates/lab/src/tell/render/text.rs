@@ -1,0 +1,141 @@
+//! A sheet as text for a terminal.
+
+use textwrap::core::display_width;
+
+use crate::tell::sheet::{Block, Form, Part, Sheet, Side, Table};
+
+/// The columns of a terminal.
+pub const TERMINAL: usize = 80;
+/// For answers with tables that are wider than a terminal: no sentence is folded.
+pub const WIDE: usize = usize::MAX;
+
+/// A sheet in lines. Sentences are folded at `width` columns.
+pub fn text(sheet: &Sheet, width: usize) -> String {
+    let blocks = sheet.blocks_of(Form::Terminal).map(|block| block_text(block, width));
+    let blocks: Vec<String> = blocks.filter(|block| !block.is_empty()).collect();
+    blocks.join("\n")
+}
+
+fn block_text(block: &Block, width: usize) -> String {
+    block.parts.iter().map(|part| part_text(part, width)).collect()
+}
+
+fn part_text(part: &Part, width: usize) -> String {
+    match part {
+        Part::Heading(text) | Part::Answer(text) | Part::Sentence(text) | Part::Note(text) => {
+            paragraph("", text, width)
+        }
+        Part::Verbatim(text) => format!("{text}\n"),
+        Part::Command(words) => command(words, width),
+        Part::List(title, items) => {
+            let items: String = items.iter().map(|item| paragraph("  ", item, width)).collect();
+            format!("{title}:\n{items}")
+        }
+        Part::Table(table) => table_text(table),
+        Part::Key(_) | Part::Figure(_) => String::new(),
+    }
+}
+
+/// A paragraph. Further lines are indented by two columns more than the first one.
+fn paragraph(indent: &str, text: &str, width: usize) -> String {
+    let further = format!("{indent}  ");
+    let options = textwrap::Options::new(width).break_words(false);
+    let options = options.initial_indent(indent).subsequent_indent(&further);
+    textwrap::fill(text, options) + "\n"
+}
+
+/// A command in lines that a shell reads as one.
+pub(super) fn command(words: &[String], width: usize) -> String {
+    let (mut text, mut line) = (String::new(), "   ".to_owned());
+    for word in words {
+        if display_width(&line) + display_width(word) + 3 > width {
+            text += &format!("{line} \\\n");
+            line = "     ".to_owned();
+        }
+        line.push(' ');
+        line += word;
+    }
+    text + &line + "\n"
+}
+
+/// A table with its title. Beneath a title, rows are indented.
+pub fn table_text(table: &Table) -> String {
+    if table.title.is_empty() {
+        return aligned(table, "");
+    }
+    format!("{}\n{}", table.title, aligned(table, "  "))
+}
+
+/// The rows of a table, with columns as wide as their cells on a terminal. A letter of Chinese,
+/// Japanese or Korean takes two columns.
+fn aligned(table: &Table, indent: &str) -> String {
+    let header: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
+    let rows = || table.has_header().then_some(&header).into_iter().chain(&table.rows);
+    let width = |column: usize| {
+        let cells = rows().filter_map(|row| row.get(column));
+        cells.map(|cell| display_width(cell)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+    let mut text = String::new();
+    for row in rows() {
+        let mut line = indent.to_owned();
+        for (place, ((cell, column), width)) in
+            row.iter().zip(&table.columns).zip(&widths).enumerate()
+        {
+            let room = " ".repeat(width - display_width(cell));
+            line += if place == 0 { "" } else { "  " };
+            line += &match column.side {
+                Side::Left => cell.to_owned() + &room,
+                Side::Right => room + cell,
+            };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tell::sheet::{left, right};
+
+    fn row(cells: [&str; 3]) -> Vec<String> {
+        cells.map(str::to_owned).to_vec()
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_cells_on_a_terminal() {
+        let rows = [row(["epoll", "9", "best"]), row(["スレッド", "10,000", ""])];
+        let table = Table::new([left("name"), right("rate"), left("why")], rows);
+        let expected = "\
+name        rate  why
+epoll          9  best
+スレッド  10,000
+";
+        assert_eq!(aligned(&table, ""), expected);
+    }
+
+    #[test]
+    fn a_table_of_columns_without_names_has_no_header() {
+        let table = Table::new([left(""), left("")], [vec!["1 s".to_owned(), "begun".to_owned()]]);
+        assert_eq!(table_text(&table.titled("What happened")), "What happened\n  1 s  begun\n");
+    }
+
+    #[test]
+    fn a_blank_line_is_between_blocks_and_a_page_s_blocks_are_left_out() {
+        let mut sheet = Sheet::new("title");
+        let sentence = |text: &str| Part::Sentence(text.to_owned());
+        sheet.add([sentence("one two three"), sentence("four")]);
+        sheet.add_only(Form::Page, [sentence("five")]);
+        sheet.add([Part::List("six".to_owned(), vec!["seven eight".to_owned()])]);
+        assert_eq!(text(&sheet, 10), "one two\n  three\nfour\n\nsix:\n  seven\n    eight\n");
+    }
+
+    #[test]
+    fn a_command_is_one_for_a_shell() {
+        let words = ["duality", "compare", "--window=1s"].map(str::to_owned);
+        assert_eq!(command(&words, 80), "    duality compare --window=1s\n");
+        assert_eq!(command(&words, 24), "    duality compare \\\n      --window=1s\n");
+    }
+}
