@@ -168,6 +168,7 @@ SERVERS = {
     "server_http_ex": (lambda folder, port, count, backend: ["server_http_ex"], Kind(REQUEST, clients.http, kept=False, holds=b"path = /index.html"), False),
     "server_iostream_ex": (lambda folder, port, count, backend: ["server_iostream_ex"], Kind(b"a line\n", clients.line, holds=b"A LINE\n"), False),
     "httplib": (lambda folder, port, count, backend: ["httplib", str(port)], Kind(REQUEST, clients.http, holds=b"x" * 1024), False),
+    "mhd": (lambda folder, port, count, backend: ["mhd", str(port)], Kind(REQUEST, clients.http, holds=b"x" * 1024), False),
     "my-project-exe": (lambda folder, port, count, backend: ["my-project-exe"], Kind(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", clients.http, holds=b"Hello World!"), False),
     "tcpechosvr": (lambda folder, port, count, backend: ["tcpechosvr", str(port)], ECHO, False),
     "TestServer": (lambda folder, port, count, backend: ["TestServer", f"--port={port}", "--server-type=threaded"], THRIFT, False),

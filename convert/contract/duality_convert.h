@@ -155,6 +155,17 @@ int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)
  * completed. */
 struct rt_handle *rt_call_on_side_stack(void (*call)(void *), void *arguments);
 
+/* pthread_cleanup_push in C: a record in a frame, with the values that its routine needs after these
+ * fields. The records of a task are a list, innermost first. rt_cleanup_pop drops the innermost
+ * record. If the task ends in the middle of its calls, the runtime calls the routines, and then
+ * destroys the frames. */
+struct rt_cleanup {
+    struct rt_cleanup *next;
+    void (*routine)(struct rt_cleanup *);
+};
+void rt_cleanup_push(struct rt_cleanup *, void (*routine)(struct rt_cleanup *));
+void rt_cleanup_pop(void);
+
 /* Returns the code that a call by address runs in place of `function`. Returns the function's
  * coroutine, if the function has a note of this shape and of its place in the table (see
  * pass/indirect.cpp). Returns the function itself, if the function may block and must run on a side

@@ -9,6 +9,7 @@
 // class's table (slots.cpp).
 
 #include "analysis.h"
+#include "cleanups.h"
 #include "runtime.h"
 
 #include "llvm/BinaryFormat/Dwarf.h"
@@ -285,12 +286,6 @@ void Analysis::spread() {
   }
 }
 
-static bool isRegistered(const Instruction &instruction) {
-  auto *call = dyn_cast<CallBase>(&instruction);
-  const Function *callee = call ? calledFunction(*call) : nullptr;
-  return callee && callee->getName() == "__pthread_register_cancel";
-}
-
 const std::string &Analysis::obstacle(const Function &function) const {
   auto known = obstacles.find(&function);
   if (known == obstacles.end())
@@ -322,11 +317,10 @@ std::string Analysis::findObstacle(const Function &function) const {
       return "it has assembly that jumps (" + place(instruction) + ")";
     if (auto *call = dyn_cast<CallInst>(&instruction)) {
       if (call->hasFnAttr(Attribute::ReturnsTwice)) {
+        // In C, pthread_cleanup_push is a call of __sigsetjmp.
+        if (findCleanups(const_cast<Function &>(function))) continue;
         const Function *callee = calledFunction(*call);
         StringRef name = callee ? callee->getName() : "setjmp";
-        // In C, that macro of glibc is a call of __sigsetjmp.
-        if (name.starts_with("__sigsetjmp") && any_of(instructions(function), isRegistered))
-          name = "pthread_cleanup_push";
         return ("it calls " + name + " (" + place(instruction) + ")").str();
       }
       if (call->isMustTailCall())

@@ -68,6 +68,7 @@ void Coroutine::build() {
   clone();
   copyByValueArguments();
   begin();
+  lowerCleanups();
   dropIntervalsOfAllocas();
   lowerDynamicAllocas();
   lowerVaStart();

@@ -18,6 +18,7 @@
 // reads a coroutine that has returned.
 #pragma once
 
+#include "cleanups.h"
 #include "converter.h"
 
 #include "llvm/IR/IRBuilder.h"
@@ -56,6 +57,10 @@ private:
   void askForErrnoAgain();
   llvm::AllocaInst *temporary(llvm::Type *type, llvm::Align alignment, const llvm::Twine &name);
   void markEndsOfLife();
+
+  // cleanups.cpp
+  void lowerCleanups();
+  llvm::Function *cleanupRoutine(const Cleanup &cleanup, llvm::StructType *record);
 
   // spinning.cpp
   void giveWayInSpinningLoops();

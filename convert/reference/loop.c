@@ -142,6 +142,12 @@ static void run_task(struct task *task) {
         trampoline(task->waiter.parent);
     }
     if (task->exiting) {
+        /* Handlers must not wait: they run on the loop's stack. */
+        while (task->cleanups) {
+            struct rt_cleanup *cleanup = task->cleanups;
+            task->cleanups = cleanup->next;
+            cleanup->routine(cleanup);
+        }
         if (task->begun) destroy_frames(task->waiter.parent, task);
         task->done = true;
     }

@@ -77,7 +77,8 @@ struct task {
     void (*side_call)(void *);
     ucontext_t context;         /* of a fiber */
     char *stack;
-    void *clean_up;             /* handlers of pthread_cleanup_push, innermost first */
+    void *clean_up;             /* of a fiber: handlers of pthread_cleanup_push, innermost first */
+    struct rt_cleanup *cleanups; /* of a task: the same */
     struct array *arrays;
 };
 

@@ -58,7 +58,14 @@ struct rt_handle *rt_pthread_exit(void *result) {
     return &self->waiter;
 }
 
-/* glibc's pthread_cleanup_push in C: __sigsetjmp, then __pthread_register_cancel. */
+void rt_cleanup_push(struct rt_cleanup *cleanup, void (*routine)(struct rt_cleanup *)) {
+    cleanup->routine = routine;
+    cleanup->next = identity()->cleanups;
+    identity()->cleanups = cleanup;
+}
+void rt_cleanup_pop(void) { identity()->cleanups = identity()->cleanups->next; }
+
+/* In fibers, glibc's pthread_cleanup_push in C: __sigsetjmp, then __pthread_register_cancel. */
 void __pthread_register_cancel(__pthread_unwind_buf_t *buffer) {
     buffer->__pad[0] = self->clean_up;
     self->clean_up = buffer;

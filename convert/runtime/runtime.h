@@ -44,6 +44,7 @@ struct rare {
     struct specific *specific;  /* thread-specific data, by key */
     unsigned specific_count;
     struct held_file *files;    /* files that the task has locked */
+    struct rt_cleanup *cleanups; /* of pthread_cleanup_push, innermost first */
     struct running_once *once;  /* routines of pthread_once that this task runs, innermost first */
     unsigned long used, since;  /* processor.c: in nanoseconds */
     struct timespec time;       /* of a wait whose system call has no room for it */
@@ -248,6 +249,11 @@ int mutex_lock_first(struct task *, pthread_mutex_t *);
 /* specific.c */
 bool specific_has_destructors(struct task *);
 void specific_destroy(struct task *);
+
+/* cleanups.c */
+bool cleanups_left(struct task *);
+/* Runs the handlers of pthread_cleanup_push: `call` of side_call. */
+void cleanups_run(void *task);
 
 /* once.c */
 void once_abandon(struct task *);

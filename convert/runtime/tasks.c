@@ -198,8 +198,21 @@ static void end_after_destructors(struct rt_handle *handle) {
     end(handle);
 }
 
+/* The handlers of pthread_cleanup_push may block. They need the frames. */
+static void clean_up(struct task *task) {
+    on_loop();
+    leave_turn(task);
+    side_call(task, cleanups_run, task, NULL);
+    side_begin(task);
+    self = NULL;
+}
+
 /* The step after the task has suspended. */
 static void settle(struct task *task) {
+    if (task->flags & EXITING && cleanups_left(task)) {
+        clean_up(task);
+        return;
+    }
     /* Destructors may wait, and go on at a later turn. */
     if (task->flags & EXITING) exceptions_unwind(task);
     on_loop();

@@ -38,6 +38,7 @@ macro_rules! sources {
 const SOURCES: &[(&str, &str)] = sources![
     "attributes.c",
     "barriers.c",
+    "cleanups.c",
     "conditions.c",
     "descriptors.c",
     "engine.S",
