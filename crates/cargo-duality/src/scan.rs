@@ -58,10 +58,11 @@ pub(crate) fn unused_patch(lock: &str) -> Option<Note> {
 fn sets(line: &str, setting: &str) -> bool {
     let code = line.trim_start();
     let is_set = |after: &str| after.trim_start().starts_with(['(', '=']);
-    let is_tokios = code.starts_with('.') || code.contains("tokio::") || code.contains("Builder");
+    let is_tokios = |before: &str| before.ends_with('.') || before.contains("tokio::");
     !code.starts_with("//")
-        && is_tokios
-        && code.split_once(setting).is_some_and(|(_, after)| is_set(after))
+        && code
+            .split_once(setting)
+            .is_some_and(|(before, after)| is_tokios(before) && is_set(after))
 }
 
 /// The sources in a folder, without what is built and hidden.
@@ -90,12 +91,13 @@ mod tests {
         fs::create_dir_all(folder.path().join("src")).unwrap();
         fs::create_dir_all(folder.path().join("target")).unwrap();
         let text = "// .event_interval(4)\n#[tokio::main(worker_threads = 4)]\nfn main() {\n\
-                    let event_interval = 4;\nbuilder\n    .event_interval(61);\n}\n";
+                    let event_interval = 4;\nbuilder\n    .event_interval(61);\n\
+                    builder.event_interval(61);\n}\n";
         fs::write(folder.path().join("src/main.rs"), text).unwrap();
         fs::write(folder.path().join("target/made.rs"), text).unwrap();
         let notes = notes([folder.path()].into_iter(), folder.path());
         let found: Vec<_> = notes.iter().map(|note| (&*note.file, note.line)).collect();
-        assert_eq!(found, [("src/main.rs", 6)]);
+        assert_eq!(found, [("src/main.rs", 6), ("src/main.rs", 7)]);
         assert!(notes[0].text.contains("a loop decides"), "{notes:?}");
     }
 

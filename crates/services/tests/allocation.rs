@@ -1,6 +1,6 @@
 //! The heap cost of requests and connections. A repeated request allocates nothing. A connection
-//! allocates a few blocks, which the next connection reuses. In the reactor world, a task has no
-//! loop whose spare buffers it could take: it allocates its buffers for each request.
+//! allocates a few blocks, which the next connection reuses. In the reactor world there is no loop
+//! with spare buffers, so a task allocates its buffers for each request.
 
 #![expect(
     clippy::disallowed_types,

@@ -1,4 +1,4 @@
-//! The tests of the library and of the command, in one program: to link a program for each file
+//! The tests of the library and of the command. They are one program: to link one for each file
 //! takes longer than to run them.
 
 #[cfg(feature = "tool")]

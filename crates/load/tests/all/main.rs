@@ -1,5 +1,5 @@
-//! The tests of the load generator against servers that misbehave, in one program: to link a program
-//! for each file takes longer than to run them.
+//! The tests of the load generator against servers that misbehave. They are one program: to link
+//! one for each file takes longer than to run them.
 
 mod chat;
 mod common;

@@ -5,8 +5,8 @@
 //! connections of a loop read into the one that is still in a cache. Taking and giving back a
 //! buffer are a few pairs of moves, without a lock, because the buffers are the loop's own. Without
 //! spare buffers, each would be a call of malloc(3) or free(3). In the block world no buffer is
-//! given back: each task is a kernel thread there, and keeps its buffers. In the reactor world a
-//! buffer is freed when it is empty, since the next block of the task may run on another thread:
+//! given back: each task is a kernel thread there, and keeps its buffers. In the reactor world an
+//! empty buffer is freed, because the next block of the task may run on another thread. That takes
 //! up to five calls of malloc(3) a request.
 //!
 //! | gain | measured by | delete it if it gains less than |

@@ -1,6 +1,6 @@
-//! The tests of the services over real sockets, in one program: to link a program for each file takes
-//! longer than to run them. Tests that change their own process, or count its memory, stand beside
-//! this folder, as programs of their own.
+//! The tests of the services over real sockets. They are one program: to link one for each file
+//! takes longer than to run them. Tests that change their own process, or count its memory, stand
+//! beside this folder.
 
 mod http;
 mod http_cases;
