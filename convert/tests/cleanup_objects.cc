@@ -1,5 +1,6 @@
 // pthread_cleanup_push in C++, where it is an object with a destructor: cancellation in a wait, the
 // end of the thread, and destructors of the program in between.
+// Runtime: product
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>

@@ -866,3 +866,25 @@ TEST(a_connection_wakes_one_process) {
     CHECK(usage.ru_nvcsw < CONNECTIONS * SWITCHES);
     return 0;
 }
+
+static void end_well(int number) {
+    (void)number;
+    _exit(0);
+}
+
+/* A signal that comes while the child begins is the child's, and not one of its parent's. */
+TEST(signals_right_after_fork_reach_the_child) {
+    struct sigaction action = {.sa_handler = end_well};
+    CHECK(!sigaction(SIGUSR1, &action, NULL));
+    for (int round = 0; round < 200; round++) {
+        int status;
+        pid_t child = fork();
+        if (!child) {
+            alarm(10);
+            for (;;) pause();
+        }
+        CHECK(child > 0 && !kill(child, SIGUSR1));
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    return 0;
+}

@@ -424,6 +424,19 @@ TEST(two_thousand_at_once) {
     return 0;
 }
 
+/* libc maps a stack so. To unmap memory twice is no error, and gives back nothing more. */
+TEST(a_stack_given_back_twice_serves_one_thread) {
+    const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK;
+    const size_t size = 320 << 10;
+    void *first = mmap(NULL, size, PROT_NONE, kind, -1, 0);
+    CHECK(first != MAP_FAILED && !munmap(first, size) && !munmap(first, size));
+    void *one = mmap(NULL, size, PROT_NONE, kind, -1, 0);
+    void *other = mmap(NULL, size, PROT_NONE, kind, -1, 0);
+    CHECK(one != MAP_FAILED && other != MAP_FAILED && one != other);
+    CHECK(!munmap(one, size) && !munmap(other, size));
+    return 0;
+}
+
 static void *measure_stack(void *argument) {
     pthread_attr_t attributes;
     void *base;

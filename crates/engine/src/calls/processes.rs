@@ -15,6 +15,7 @@ use crate::kernel::lock::{Held, Locked, lock};
 use crate::kernel::settings;
 use crate::kernel::stats;
 use crate::kernel::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
+use crate::kernel::undelivered;
 use crate::kernel::user;
 use crate::schedule::attributes;
 use crate::schedule::idle;
@@ -130,7 +131,7 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
     }
     let shares_files = request.flags & libc::CLONE_FILES as u64 != 0;
     let mut locked = lock();
-    let result = crate::HEAP.while_locked(|| plain.pass());
+    let result = make_process(&plain);
     match result {
         0 => {
             become_child(&mut locked, shares_files);
@@ -165,11 +166,24 @@ pub(crate) fn vfork(frame: &mut Frame) -> isize {
     frame.leave_to_kernel()
 }
 
+/// Makes the child of a fork. The child forgets the signals that wait for the parent before any of
+/// its own can come: the kernel blocks all signals meanwhile.
+fn make_process(frame: &Frame) -> isize {
+    let (all, mut before) = (u64::MAX, 0u64);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, &mut before, 8);
+    let result = crate::HEAP.while_locked(|| frame.pass());
+    if result == 0 {
+        undelivered::reset_after_fork();
+    }
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &before, 0, 8);
+    result
+}
+
 /// fork(2)
 pub(crate) fn fork(frame: &mut Frame) -> isize {
     // Otherwise, data that another worker is changing would stay half changed in the child.
     let mut locked = lock();
-    let result = crate::HEAP.while_locked(|| frame.pass());
+    let result = make_process(frame);
     match result {
         0 => become_child(&mut locked, false),
         1.. => registry::share_all(false),

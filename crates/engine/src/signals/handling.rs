@@ -451,7 +451,6 @@ pub(crate) fn use_stack(address: usize) {
 
 /// Called in the child of a fork. Signals that waited for the process wait for the parent.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
-    undelivered::reset_after_fork();
     PROCESS.of(locked).clear();
     PROCESS_BITS.store(0, Ordering::Relaxed);
     TIMERS.of(locked).clear();
