@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use duality_lab::judge::summary::Summary;
 use duality_lab::judge::verdict::{Cause, Finding, Verdict};
 use duality_lab::record::results;
 use duality_lab::tell::recommendation::{Recommendation, recommend};
-use duality_lab::tell::summary::Summary;
 
 /// The results beneath a directory.
 fn results_beneath(directory: &Path, found: &mut Vec<PathBuf>) {

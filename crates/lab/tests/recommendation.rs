@@ -3,11 +3,11 @@
 mod fixtures;
 mod trials;
 
+use duality_lab::judge::summary::Summary;
 use duality_lab::measure::peers::ReadyMade;
 use duality_lab::record::Peer;
 use duality_lab::record::{Constraints, Design, Outcome, Variant, Ways, kept_slo};
 use duality_lab::tell::recommendation::{Recommendation, recommend};
-use duality_lab::tell::summary::Summary;
 use duality_load::Exhausted;
 
 use trials::{Shape, Trial, busy, clear, said, says, text, trial};

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use duality_lab::judge::summary::Summary;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::RawLines;
 use duality_lab::tell::report::markdown::{self, Table};
-use duality_lab::tell::{recommendation, report, summary::Summary};
+use duality_lab::tell::{recommendation, report};
 use duality_load::{Warning, WarningKind};
 
 #[test]

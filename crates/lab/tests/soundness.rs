@@ -2,11 +2,11 @@
 
 mod fixtures;
 
+use duality_lab::judge::summary::Summary;
 use duality_lab::record::{Design, Heading, Measured, Outcome, Records};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::data;
 use duality_lab::tell::recommendation::recommend;
-use duality_lab::tell::summary::Summary;
 
 /// Fixed noise: the deviation of each of five repeats.
 const WOBBLE: [f64; 5] = [0.004, -0.006, 0.0, 0.009, -0.003];

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::judge::faults::{self, Fault};
+use crate::judge::summary::Summary;
 use crate::record::{Heading, Outcome, Records};
 use crate::statistics::{Estimate, median};
-use crate::tell::summary::Summary;
 
 /// The farther of two points has at least this many times the connections of the nearer point. The
 /// slope between close points is noise.

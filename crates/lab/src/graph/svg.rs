@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::Graph;
 use crate::format::duration;
-use crate::tell::chart::escaped;
+use crate::format::escaped;
 
 const NODE: (f64, f64) = (250.0, 52.0);
 const GAP: (f64, f64) = (150.0, 80.0);

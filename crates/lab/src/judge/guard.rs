@@ -55,9 +55,10 @@ impl Guard {
             return wrong > 0;
         }
         self.recent.push_back((now, requests.saturating_sub(wrong)));
-        let is_old = |(at, _): &mut (Instant, u64)| now.saturating_duration_since(*at) > self.delay;
+        let is_old = |at: Instant| now.saturating_duration_since(at) > self.delay;
         let mut old = 0;
-        while let Some((_, right)) = self.recent.pop_front_if(is_old) {
+        while let Some(&(_, right)) = self.recent.front().filter(|(at, _)| is_old(*at)) {
+            self.recent.pop_front();
             old += right;
         }
         let recent: u64 = self.recent.iter().map(|(_, right)| right).sum();

@@ -27,4 +27,5 @@ pub(crate) mod rounds;
 pub mod rows;
 pub mod sequential;
 pub mod soundness;
+pub mod summary;
 pub mod verdict;

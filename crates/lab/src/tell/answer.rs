@@ -1,9 +1,9 @@
 //! The answer of an experiment, computed once. All tables, pages and data come from it.
 
+use crate::judge::summary::Summary;
 use crate::record::{Heading, Records};
 use crate::tell::recommendation::{Recommendation, recommend};
 use crate::tell::replay;
-use crate::tell::summary::Summary;
 
 /// The results of an experiment.
 #[derive(Clone, Debug)]

@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::judge::faults::{self, Fault};
 use crate::judge::rows::{Figures, Medians, Row};
+use crate::judge::summary::{Again, Summary};
 use crate::record::{Constraints, Design, Machine, Origin};
 use crate::statistics::{Estimate, median};
 use crate::tell::answer::Answer;
 use crate::tell::recommendation::Recommendation;
-use crate::tell::summary::{Again, Summary};
 
 /// The version of the format.
 pub const VERSION: u32 = 3;

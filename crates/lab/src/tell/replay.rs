@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::format::{bytes, duration, grouped, listed};
 use crate::judge::rows::{Figures, Row};
+use crate::judge::summary::Summary;
 use crate::record::{Cell, Heading, Outcome, Recording, Spread};
-use crate::tell::summary::Summary;
 
 /// If each subject takes a smaller share of a processor, the choice does not matter.
 const NO_MATTER: f64 = 0.001;

@@ -26,10 +26,10 @@ use crate::format::{bytes, duration, grouped};
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::faults::Fault;
 use crate::judge::rows::{Figures, Medians, Row};
+use crate::judge::summary::Summary;
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::answer::Answer;
 use crate::tell::recommendation::{disturbed_briefly, network_of};
-use crate::tell::summary::Summary;
 
 /// The most columns of a line.
 const COLUMNS: usize = 80;

@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use crate::format::{bytes, duration, multiple, rate};
 use crate::judge::rows::{Figures, Medians, Row};
+use crate::judge::summary::Summary;
 use crate::statistics::{Estimate, ratio};
 use crate::tell::recommendation::Recommendation;
 use crate::tell::render::text::table_text;
 use crate::tell::sheet::{Table, left, right};
-use crate::tell::summary::Summary;
 
 /// The values of a metric, one for each repeat.
 type Samples = fn(&Medians) -> &[f64];

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use duality_lab::judge::summary::Summary;
 use duality_lab::judge::verdict::{Question, Verdict, verdicts};
 use duality_lab::random::SplitMix64;
 use duality_lab::record::{
     Block, Cell, Design, Disturbance, Heading, Outcome, Processor, Records, Slice,
 };
 use duality_lab::tell::recommendation::{Recommendation, recommend};
-use duality_lab::tell::summary::Summary;
 
 use crate::fixtures;
 

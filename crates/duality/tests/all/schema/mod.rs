@@ -23,7 +23,7 @@ pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
     Checker { root: schema }.check(schema, value, "")
 }
 
-/// A schema, to whose parts its parts refer.
+/// A schema. Its parts may refer to each other.
 struct Checker<'a> {
     root: &'a Value,
 }
@@ -50,7 +50,6 @@ impl Checker<'_> {
         let unfit = |what: &str| Err(format!("{place}: {what} {demand}: {value}"));
         let items = || value.as_array().into_iter().flatten();
         let list = || demand.as_array().expect("a list");
-        let number = || demand.as_f64().expect("a number");
         match keyword {
             "$ref" => {
                 let path = demand.as_str().and_then(|path| path.strip_prefix('#')).unwrap();
@@ -65,18 +64,6 @@ impl Checker<'_> {
             }
             "const" if demand != value => return unfit("not"),
             "enum" if !list().contains(value) => return unfit("none of"),
-            "minimum" if value.as_f64().is_some_and(|value| value < number()) => {
-                return unfit("less than");
-            }
-            "maximum" if value.as_f64().is_some_and(|value| value > number()) => {
-                return unfit("more than");
-            }
-            "minItems" if value.is_array() && (items().count() as f64) < number() => {
-                return unfit("fewer items than");
-            }
-            "maxItems" if value.is_array() && items().count() as f64 > number() => {
-                return unfit("more items than");
-            }
             "required" => {
                 let names = list().iter().map(|name| name.as_str().unwrap());
                 let missing =
@@ -112,7 +99,10 @@ impl Checker<'_> {
             }
             "oneOf" => self.alternatives(list(), value, place, |fit| fit == 1)?,
             "anyOf" => self.alternatives(list(), value, place, |fit| fit > 0)?,
-            "const" | "enum" | "minimum" | "maximum" | "minItems" | "maxItems" => {}
+            "minimum" | "maximum" | "minItems" | "maxItems" => {
+                limits(keyword, demand, value, place)?
+            }
+            "const" | "enum" => {}
             silent if SILENT.contains(&silent) => {}
             other => panic!("the checker does not know the keyword `{other}`"),
         }
@@ -146,5 +136,22 @@ fn is_of(name: &str, value: &Value) -> bool {
         "array" => value.is_array(),
         "object" => value.is_object(),
         other => panic!("the checker does not know the type `{other}`"),
+    }
+}
+
+/// Whether a value keeps a limit to its size.
+fn limits(keyword: &str, demand: &Value, value: &Value, place: &str) -> Result<(), String> {
+    let limit = demand.as_f64().expect("a number");
+    let size = match keyword {
+        "minItems" | "maxItems" => value.as_array().map(|items| items.len() as f64),
+        _ => value.as_f64(),
+    };
+    let is_kept = size.is_none_or(|size| match keyword {
+        "minimum" | "minItems" => size >= limit,
+        _ => size <= limit,
+    });
+    match is_kept {
+        true => Ok(()),
+        false => Err(format!("{place}: {keyword} is {demand}: {value}")),
     }
 }

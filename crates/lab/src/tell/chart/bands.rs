@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::escaped;
+use crate::format::escaped;
 use crate::statistics::Interval;
 
 /// The size of the chart, and the range of its axis.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::escaped;
+use crate::format::escaped;
 
 const ROW: f64 = 30.0;
 const BAR: f64 = 20.0;

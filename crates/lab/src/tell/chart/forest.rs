@@ -5,7 +5,8 @@
 
 use std::fmt::Write;
 
-use super::{Scale, escaped, width_of};
+use super::{Scale, width_of};
+use crate::format::escaped;
 
 const WIDTH: f64 = 430.0;
 const ROW: f64 = 21.0;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Scale, apart, escaped, width_of};
+use super::{Scale, apart, width_of};
+use crate::format::escaped;
 use crate::statistics::Interval;
 
 const WIDTH: f64 = 460.0;

@@ -36,11 +36,6 @@ impl Chart {
     }
 }
 
-/// Text within markup: names come from files of any origin.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 /// The approximate width of a text with this many letters, in letters of a size.
 fn width_of(text: &str, size: f64) -> f64 {
     0.56 * size * text.chars().count() as f64

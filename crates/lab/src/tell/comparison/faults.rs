@@ -6,8 +6,8 @@ use serde::Serialize;
 use crate::format::{grouped, listed};
 use crate::judge::faults::Fault;
 use crate::judge::rows::{Medians, Row};
+use crate::judge::summary::Summary;
 use crate::tell::recommendation::in_sessions;
-use crate::tell::summary::Summary;
 
 /// A fault of a subject in the second run, or in the first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -22,9 +22,9 @@ use serde::Serialize;
 use crate::format::{self, bytes, duration, grouped};
 use crate::judge::rounds::{self, Figure};
 use crate::judge::rows::{Figures, Medians, Row};
+use crate::judge::summary::Summary;
 use crate::record::{Heading, Records};
 use crate::statistics::{Estimate, Interval, ratio};
-use crate::tell::summary::Summary;
 
 pub use differences::Difference;
 pub use faults::Faulty;

@@ -5,8 +5,8 @@
 
 use crate::format::{bytes, duration, how_many, listed, percent};
 use crate::judge::alternatives::{Alternative, Change};
+use crate::judge::summary::Summary;
 use crate::judge::verdict::{COARSE, COARSE_LATENCY, Cause, Finding, Metric, Verdict};
-use crate::tell::summary::Summary;
 
 use super::withheld;
 

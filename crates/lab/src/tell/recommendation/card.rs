@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{Crossover, confidence, cost, idle_ones, lost};
 use crate::format::{Counted, listed};
+use crate::judge::summary::Summary;
 use crate::judge::verdict::{Finding, Verdict};
-use crate::tell::summary::Summary;
 
 /// The choice in four answers. Each answer is some sentences. Empty if there is nothing to say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]

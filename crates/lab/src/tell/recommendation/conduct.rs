@@ -3,7 +3,7 @@
 use crate::format::{bytes, duration, grouped};
 use crate::judge::conduct::{self, Conduct};
 use crate::judge::rows::Row;
-use crate::tell::summary::Summary;
+use crate::judge::summary::Summary;
 
 /// What is told of each subject, those of `leaders` first.
 pub(super) fn sentences(summary: &Summary, leaders: &[&str]) -> (Vec<String>, Vec<String>) {

@@ -3,8 +3,8 @@
 
 use crate::format::{duration, how_many, listed, percent};
 use crate::judge::network::Network;
+use crate::judge::summary::Summary;
 use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};
-use crate::tell::summary::Summary;
 
 /// The deciding metric and the certainty, in full sentences.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {

@@ -3,7 +3,7 @@
 use crate::format::{grouped, listed};
 use crate::judge::faults::{self, Fault};
 use crate::judge::rows::{Ended, Fates, Row};
-use crate::tell::summary::Summary;
+use crate::judge::summary::Summary;
 
 /// The subjects that wrong or failed replies disqualify, the servers that ended, and other failed
 /// requests of the best subjects. Empty if all requests succeeded.

@@ -19,12 +19,12 @@ use serde::Serialize;
 use crate::format::{bytes, duration, grouped, how_many, listed};
 use crate::judge::faults::{self, Fault};
 use crate::judge::rows::{Medians, Row};
+use crate::judge::summary::Summary;
 use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::measure::peers;
 use crate::model;
 use crate::record::{Heading, Records};
 use crate::tell::replay::{self, Headroom};
-use crate::tell::summary::Summary;
 
 use alternatives::Advice;
 pub use card::Card;

@@ -2,8 +2,8 @@
 //! readers see rates first.
 
 use crate::format::{duration, grouped, percent};
+use crate::judge::summary::Summary;
 use crate::judge::verdict::{Evidence, Metric, Standing, Verdict};
-use crate::tell::summary::Summary;
 
 /// A load generator's time that is longer by this share shows that it does more of the work.
 const MORE: f64 = 0.10;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::format::{grouped, listed};
 use crate::judge::constraints::Check;
-use crate::tell::summary::Summary;
+use crate::judge::summary::Summary;
 
 /// An architecture that cannot be chosen at a load.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -2,8 +2,8 @@
 //! module also lists the subjects that are certainly worse.
 
 use crate::format::{listed, percent};
+use crate::judge::summary::Summary;
 use crate::judge::verdict::{Metric, Standing, Verdict};
-use crate::tell::summary::Summary;
 
 /// For longer lists, the text names the subjects outside of the set, if that is shorter.
 const MANY: usize = 4;

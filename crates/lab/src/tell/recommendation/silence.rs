@@ -4,8 +4,8 @@
 use super::sets;
 use crate::format::percent;
 use crate::judge::faults::Fault;
+use crate::judge::summary::Summary;
 use crate::judge::verdict::{Cause, Evidence, FEWEST_SESSIONS, Finding, Verdict};
-use crate::tell::summary::Summary;
 
 /// The reason why nothing can be recommended.
 pub(super) fn nothing(summary: &Summary) -> String {

@@ -7,12 +7,12 @@ use crate::format::{Counted, OF_THE_COMMAND, duration, grouped, how_many, listed
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::faults;
 use crate::judge::rows::{Medians, Row};
+use crate::judge::summary::Summary;
 use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::statistics::Estimate;
 use crate::tell::chart::forest::{Forest, Row as Estimated};
 use crate::tell::chart::lines::{Lines, Series};
 use crate::tell::recommendation::withheld;
-use crate::tell::summary::Summary;
 
 /// How many subjects are in colour: the leader and two rivals. A reader cannot follow more coloured
 /// lines.

@@ -13,12 +13,12 @@ use super::table::command;
 use crate::ask::file::Plan;
 use crate::format::{self, bytes, grouped};
 use crate::judge::rows::{Figures, Row};
+use crate::judge::summary::Summary;
 use crate::judge::verdict::Verdict;
 use crate::page::{page, write_whole};
 use crate::record::{Clients, Design, Heading, Origin};
 use crate::tell::answer::Answer;
 use crate::tell::screen::fit;
-use crate::tell::summary::Summary;
 
 /// An index that grows as experiments end.
 pub struct Index {

@@ -9,9 +9,9 @@ use std::str::FromStr;
 use super::table::lines;
 use crate::format::{bytes, duration, grouped, rate};
 use crate::judge::rows::{Figures, Medians, Row};
+use crate::judge::summary::Summary;
 use crate::record::{Cell, Heading, Outcome, Records};
 use crate::statistics::median;
-use crate::tell::summary::Summary;
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use minijinja::context;
 use serde::Serialize;
 
 use crate::format::{how_many, multiple};
+use crate::judge::summary::Summary;
 use crate::page::{page, write_whole};
 use crate::tell::chart::forest::{Forest, Row as Estimated};
 use crate::tell::comparison::{Comparison, Direction, Metric, Pair, told_together};
-use crate::tell::summary::Summary;
 
 /// Writes the page that compares the runs called `names`, experiment by experiment, to `path`.
 ///

@@ -1,9 +1,9 @@
 //! The charts of queues and pools over time, for the architectures that have them.
 
 use crate::format::grouped;
+use crate::judge::summary::Summary;
 use crate::record::{Cell, Outcome, QueueSample, QueueState};
 use crate::tell::chart::lines::{Lines, Series};
-use crate::tell::summary::Summary;
 
 use super::charts::Figure;
 

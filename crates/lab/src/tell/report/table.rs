@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::raw::{RawLine, RawLines};
 use crate::format::{self, bytes, duration, grouped, how_many, in_shell, percent};
 use crate::judge::rows::{Figures, Row};
+use crate::judge::summary::Summary;
 use crate::record::{Cell, Outcome};
 use crate::statistics::{Estimate, estimate, line, median};
-use crate::tell::summary::Summary;
 
 /// A row of the full table.
 #[derive(Serialize)]
