@@ -326,7 +326,7 @@ fn the_page_is_whole_and_escapes_what_it_shows() {
     after.0.design.architectures.push("<b>only</b>".into());
     after.1.cells.push(fixtures::cell("<b>only</b>", 10, 0, after.1.cells[0].outcome.clone()));
     let comparison = Comparison::of(&run(3, same), &after).unwrap();
-    let data = comparison.data().to_string();
+    let data = serde_json::to_string(&comparison.data()).unwrap();
     assert!(data.contains(r#""verdict":"better""#), "{data}");
     let page = overlay::render(["<i>a</i>", "b"], &[comparison]);
     assert!(!page.contains("<script>alert") && !page.contains("<i>a") && !page.contains("<b>only"));

@@ -23,7 +23,7 @@ pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
     Checker { root: schema }.check(schema, value, "")
 }
 
-/// A schema, to whose parts its parts refer.
+/// Checks parts of a schema. A part may refer to another one by its path.
 struct Checker<'a> {
     root: &'a Value,
 }
