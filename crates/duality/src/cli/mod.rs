@@ -53,7 +53,7 @@ use setup::SetupFlags;
 pub(crate) use tuning::Tuning;
 
 use duality_architectures::common::children;
-use duality_lab::tell::folded;
+use duality_lab::tell::screen::folded;
 use duality_runtime::log;
 use rustix::process::{Resource, getrlimit};
 

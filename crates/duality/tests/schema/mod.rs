@@ -50,7 +50,6 @@ impl Checker<'_> {
         let unfit = |what: &str| Err(format!("{place}: {what} {demand}: {value}"));
         let items = || value.as_array().into_iter().flatten();
         let list = || demand.as_array().expect("a list");
-        let number = || demand.as_f64().expect("a number");
         match keyword {
             "$ref" => {
                 let path = demand.as_str().and_then(|path| path.strip_prefix('#')).unwrap();
@@ -65,39 +64,18 @@ impl Checker<'_> {
             }
             "const" if demand != value => return unfit("not"),
             "enum" if !list().contains(value) => return unfit("none of"),
-            "minimum" if value.as_f64().is_some_and(|value| value < number()) => {
-                return unfit("less than");
-            }
-            "maximum" if value.as_f64().is_some_and(|value| value > number()) => {
-                return unfit("more than");
-            }
-            "minItems" if value.is_array() && (items().count() as f64) < number() => {
-                return unfit("fewer items than");
-            }
-            "maxItems" if value.is_array() && items().count() as f64 > number() => {
-                return unfit("more items than");
-            }
-            "required" => {
-                let names = list().iter().map(|name| name.as_str().unwrap());
-                let missing =
-                    names.into_iter().find(|name| value.is_object() && value.get(name).is_none());
-                if let Some(name) = missing {
-                    return Err(format!("{place}: {name} is missing"));
+            "minimum" | "maximum" | "minItems" | "maxItems" => {
+                let count = value.as_array().map(|items| items.len() as f64);
+                let is_of_items = keyword.ends_with("Items");
+                let found = if is_of_items { count } else { value.as_f64() };
+                let limit = demand.as_f64().expect("a number");
+                let is_least = keyword.starts_with("min");
+                if found.is_some_and(|found| if is_least { found < limit } else { found > limit }) {
+                    return unfit(keyword);
                 }
             }
-            "properties" => {
-                for (name, demand) in demand.as_object().unwrap() {
-                    if let Some(value) = value.get(name) {
-                        self.check(demand, value, &format!("{place}/{name}"))?;
-                    }
-                }
-            }
-            "additionalProperties" => {
-                for (name, value) in value.as_object().into_iter().flatten() {
-                    if schema["properties"].get(name).is_none() {
-                        self.check(demand, value, &format!("{place}/{name}"))?;
-                    }
-                }
+            "required" | "properties" | "additionalProperties" => {
+                self.keys(keyword, demand, schema, value, place)?;
             }
             "items" => {
                 let others = schema["prefixItems"].as_array().map_or(0, Vec::len);
@@ -112,9 +90,45 @@ impl Checker<'_> {
             }
             "oneOf" => self.alternatives(list(), value, place, |fit| fit == 1)?,
             "anyOf" => self.alternatives(list(), value, place, |fit| fit > 0)?,
-            "const" | "enum" | "minimum" | "maximum" | "minItems" | "maxItems" => {}
+            "const" | "enum" => {}
             silent if SILENT.contains(&silent) => {}
             other => panic!("the checker does not know the keyword `{other}`"),
+        }
+        Ok(())
+    }
+
+    /// The keywords about the keys of an object.
+    fn keys(
+        &self,
+        keyword: &str,
+        demand: &Value,
+        schema: &Value,
+        value: &Value,
+        place: &str,
+    ) -> Result<(), String> {
+        match keyword {
+            "required" => {
+                let names = demand.as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+                let missing =
+                    names.into_iter().find(|name| value.is_object() && value.get(name).is_none());
+                if let Some(name) = missing {
+                    return Err(format!("{place}: {name} is missing"));
+                }
+            }
+            "properties" => {
+                for (name, demand) in demand.as_object().unwrap() {
+                    if let Some(value) = value.get(name) {
+                        self.check(demand, value, &format!("{place}/{name}"))?;
+                    }
+                }
+            }
+            _ => {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    if schema["properties"].get(name).is_none() {
+                        self.check(demand, value, &format!("{place}/{name}"))?;
+                    }
+                }
+            }
         }
         Ok(())
     }
