@@ -41,7 +41,7 @@ pub(crate) use flags::Tuning;
 use flags::{ClientFlags, ConstraintFlags, HostFlags, SetupFlags, heading};
 
 use duality_architectures::common::children;
-use duality_lab::tell::folded;
+use duality_lab::tell::screen::folded;
 use duality_runtime::log;
 use rustix::process::{Resource, getrlimit};
 

@@ -20,9 +20,7 @@ pub mod recommendation;
 pub mod render;
 pub mod replay;
 pub mod report;
-mod screen;
+pub mod screen;
 pub mod sheet;
 pub mod summary;
 mod text;
-
-pub use screen::folded;

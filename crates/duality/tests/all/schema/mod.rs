@@ -23,7 +23,7 @@ pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
     Checker { root: schema }.check(schema, value, "")
 }
 
-/// A schema. Its parts may refer to each other.
+/// Checks parts of a schema. A part may refer to another one by its path.
 struct Checker<'a> {
     root: &'a Value,
 }
@@ -64,27 +64,18 @@ impl Checker<'_> {
             }
             "const" if demand != value => return unfit("not"),
             "enum" if !list().contains(value) => return unfit("none of"),
-            "required" => {
-                let names = list().iter().map(|name| name.as_str().unwrap());
-                let missing =
-                    names.into_iter().find(|name| value.is_object() && value.get(name).is_none());
-                if let Some(name) = missing {
-                    return Err(format!("{place}: {name} is missing"));
+            "minimum" | "maximum" | "minItems" | "maxItems" => {
+                let count = value.as_array().map(|items| items.len() as f64);
+                let is_of_items = keyword.ends_with("Items");
+                let found = if is_of_items { count } else { value.as_f64() };
+                let limit = demand.as_f64().expect("a number");
+                let is_least = keyword.starts_with("min");
+                if found.is_some_and(|found| if is_least { found < limit } else { found > limit }) {
+                    return unfit(keyword);
                 }
             }
-            "properties" => {
-                for (name, demand) in demand.as_object().unwrap() {
-                    if let Some(value) = value.get(name) {
-                        self.check(demand, value, &format!("{place}/{name}"))?;
-                    }
-                }
-            }
-            "additionalProperties" => {
-                for (name, value) in value.as_object().into_iter().flatten() {
-                    if schema["properties"].get(name).is_none() {
-                        self.check(demand, value, &format!("{place}/{name}"))?;
-                    }
-                }
+            "required" | "properties" | "additionalProperties" => {
+                self.keys(keyword, demand, schema, value, place)?;
             }
             "items" => {
                 let others = schema["prefixItems"].as_array().map_or(0, Vec::len);
@@ -99,12 +90,45 @@ impl Checker<'_> {
             }
             "oneOf" => self.alternatives(list(), value, place, |fit| fit == 1)?,
             "anyOf" => self.alternatives(list(), value, place, |fit| fit > 0)?,
-            "minimum" | "maximum" | "minItems" | "maxItems" => {
-                limits(keyword, demand, value, place)?
-            }
             "const" | "enum" => {}
             silent if SILENT.contains(&silent) => {}
             other => panic!("the checker does not know the keyword `{other}`"),
+        }
+        Ok(())
+    }
+
+    /// The keywords about the keys of an object.
+    fn keys(
+        &self,
+        keyword: &str,
+        demand: &Value,
+        schema: &Value,
+        value: &Value,
+        place: &str,
+    ) -> Result<(), String> {
+        match keyword {
+            "required" => {
+                let names = demand.as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+                let missing =
+                    names.into_iter().find(|name| value.is_object() && value.get(name).is_none());
+                if let Some(name) = missing {
+                    return Err(format!("{place}: {name} is missing"));
+                }
+            }
+            "properties" => {
+                for (name, demand) in demand.as_object().unwrap() {
+                    if let Some(value) = value.get(name) {
+                        self.check(demand, value, &format!("{place}/{name}"))?;
+                    }
+                }
+            }
+            _ => {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    if schema["properties"].get(name).is_none() {
+                        self.check(demand, value, &format!("{place}/{name}"))?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -136,22 +160,5 @@ fn is_of(name: &str, value: &Value) -> bool {
         "array" => value.is_array(),
         "object" => value.is_object(),
         other => panic!("the checker does not know the type `{other}`"),
-    }
-}
-
-/// Whether a value keeps a limit to its size.
-fn limits(keyword: &str, demand: &Value, value: &Value, place: &str) -> Result<(), String> {
-    let limit = demand.as_f64().expect("a number");
-    let size = match keyword {
-        "minItems" | "maxItems" => value.as_array().map(|items| items.len() as f64),
-        _ => value.as_f64(),
-    };
-    let is_kept = size.is_none_or(|size| match keyword {
-        "minimum" | "minItems" => size >= limit,
-        _ => size <= limit,
-    });
-    match is_kept {
-        true => Ok(()),
-        false => Err(format!("{place}: {keyword} is {demand}: {value}")),
     }
 }

@@ -1,10 +1,10 @@
 //! Charts as SVG, made from numbers. The page's style colours them by class, so that charts follow
 //! the page's theme.
 //!
-//! [`lines`] draws figures over load. [`forest`] draws estimates with their intervals, and [`bands`]
-//! their course. [`bars`] draws what a sum is made of. A chart of a dozen coloured lines cannot be
-//! read. So three lines are in colour, each with its own dash and marker, and the others are grey.
-//! Names stand at the ends of lines.
+//! [`lines`] draws figures over load. [`forest`] draws estimates with their intervals, and
+//! [`bands`] their course. [`bars`] draws what a sum is made of. A chart of a dozen coloured lines
+//! cannot be read. So three lines are in colour, each with its own dash and marker, and the others
+//! are grey. Names stand at the ends of lines.
 
 pub mod bands;
 pub mod bars;
