@@ -1,11 +1,5 @@
 //! Tests the http service over real sockets, in the block world, byte for byte.
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "the client is a plain blocking program"
-)]
-
 use std::{
     fs,
     io::Write,

@@ -1,8 +1,6 @@
 //! Tests the end of a connection in every world. The last reply arrives whole, whatever the client
 //! sends after its last request.
 
-#![expect(clippy::disallowed_methods, reason = "the client is a plain blocking program")]
-
 use std::{
     io::Write,
     net::SocketAddr,

@@ -1,7 +1,5 @@
 //! Tests request bodies, and pages that are made for each request, as a client sees them.
 
-#![expect(clippy::disallowed_methods, reason = "the client is a plain blocking program")]
-
 use std::{net::Shutdown, thread, time::Duration};
 
 use duality_services::http::{Answer, Asked, Config, Http, Limits, Offer, Pages, Reply, status};

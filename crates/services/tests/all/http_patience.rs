@@ -1,8 +1,6 @@
 //! Tests how long the http service waits, in every world: for a head, a body and silence, and for a
 //! client to take the reply. Limits are small, and a client never sleeps: it waits on its socket.
 
-#![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
-
 use std::{
     fs,
     io::{ErrorKind, Read, Write},

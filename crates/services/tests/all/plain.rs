@@ -1,11 +1,5 @@
 //! Tests the echo and time services over real sockets, in the block world.
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "the client is a plain blocking program, and the server a plain thread"
-)]
-
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},

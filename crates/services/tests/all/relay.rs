@@ -2,12 +2,6 @@
 //! refusals. `relay_clients.rs` has the clients' faults. `crates/conformance/tests/all/relay.rs`
 //! compares replies under every architecture.
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "the client and the upstreams are plain blocking programs"
-)]
-
 use std::{
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener},

@@ -1,11 +1,5 @@
 //! Tests the relay with clients that are slow, leave, or ask for a WebSocket, in every world.
 
-#![expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "the client and the upstreams are plain blocking programs"
-)]
-
 use std::{
     io::{Read, Write},
     net::Shutdown,
