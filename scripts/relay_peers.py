@@ -371,7 +371,7 @@ def left_behind(name, options):
 
 
 TROUBLES = [
-    ("an event stream that is silent for 60 s: requests of others that fail", slow_replies),
+    ("five event streams are silent for 60 s: requests of others that fail", slow_replies),
     ("100 abandoned requests, at most 50 connections: until somebody is served", abandoned),
     ("20 clients have left for 2 s: requests that are still at the upstream", left_behind),
     ("the upstream is back after 40 s: until somebody is served", returned),
