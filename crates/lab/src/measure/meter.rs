@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::counters;
 use super::load_command::cpu_of_children;
-use super::noise::{NoiseMeter, Used};
+use super::observe::counters;
+use super::observe::noise::{NoiseMeter, Used};
 use super::server::Server;
 use crate::record::Disturbance;
 

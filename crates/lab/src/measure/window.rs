@@ -6,9 +6,9 @@ use std::time::Duration;
 use duality_load::{Observer, Report, Warning, WarningKind};
 
 use super::meter::Meter;
-use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
-use crate::measure::listen_queue;
+use crate::measure::observe::counters::{self, Counters};
+use crate::measure::observe::listen_queue;
 use crate::measure::server::Server;
 use crate::record::{Disturbance, Measured, Operations, Outcome, Processor, QueueSample};
 

@@ -17,7 +17,7 @@ use crate::ask::variant::Choice;
 use crate::measure::child::{self, Patience, Running};
 use crate::measure::load_command::cpu_of_children;
 use crate::measure::machine;
-use crate::measure::noise::{NoiseMeter, Used};
+use crate::measure::observe::noise::{NoiseMeter, Used};
 use crate::random::SplitMix64;
 
 /// Measures the cells that the directory lacks, with the `duality` at `program`. Returns true if no

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::server::DistantServer;
-use crate::measure::counters::Counters;
+use crate::measure::observe::counters::Counters;
 use crate::measure::server::Server;
 use crate::record::QueueState;
 

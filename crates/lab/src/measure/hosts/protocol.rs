@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::counters::Counters;
 use crate::measure::experiment::Experiment;
+use crate::measure::observe::counters::Counters;
 use crate::record::{CellKey, Disturbance, Machine, QueueState, Role};
 
 /// The version of these lines.

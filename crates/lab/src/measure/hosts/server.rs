@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::link::Link;
 use super::protocol::{Answer, Order};
-use crate::measure::counters::Counters;
+use crate::measure::observe::counters::Counters;
 use crate::measure::server::Server;
 use crate::measure::store::Elsewhere;
 use crate::record::QueueState;

@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use crate::measure::counters::Counters;
 use crate::measure::experiment::Experiment;
-use crate::measure::listen_queue;
 use crate::measure::no_server::NoServer;
+use crate::measure::observe::counters::Counters;
+use crate::measure::observe::listen_queue;
 use crate::measure::store::OpenStore;
 use crate::record::CellKey;
 use crate::record::QueueState;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::{DRAIN, Server};
-use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
 use crate::measure::no_server::NoServer;
+use crate::measure::observe::counters::{self, Counters};
 use crate::measure::recording::Replay;
 use crate::measure::spawn::{how_ended, last_words, log_file, read_log, read_on};
 use crate::measure::store::OpenStore;

@@ -24,9 +24,9 @@ use rustix::process::{
 use tempfile::TempDir;
 
 use super::{DRAIN, Server, tree};
-use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::{Experiment, Site};
 use crate::measure::no_server::NoServer;
+use crate::measure::observe::counters::{self, Counters};
 use crate::measure::peers::Places;
 use crate::measure::spawn::{self, ended_by, last_words, log_file, pinned, read_log};
 use crate::record::{CellKey, Peer};

@@ -7,7 +7,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::measure::counters::{self, Counters};
+use crate::measure::observe::counters::{self, Counters};
 
 /// A process and all its descendants, itself first.
 pub(super) fn of(root: u32) -> Vec<u32> {
