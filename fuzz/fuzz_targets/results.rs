@@ -7,8 +7,8 @@
 use std::sync::LazyLock;
 
 use duality_lab::fuzzing::{report, results};
+use duality_lab::judge::summary::Summary;
 use duality_lab::tell::recommendation::recommend;
-use duality_lab::tell::summary::Summary;
 use libfuzzer_sys::fuzz_target;
 
 /// An experiment without measurements.

@@ -98,8 +98,8 @@ pub(crate) fn test(workspace: &Workspace) -> Outcome {
 
 /// Builds the command as for `cargo-test`, so that nothing is compiled again after that step.
 fn build_command(workspace: &Workspace) -> Result<(), String> {
-    // Cargo builds the command for each of its package's tests, of which this one is small.
-    let tests = ["test", "--workspace", FEATURES, "--quiet", "--no-run", "--test", "library"];
+    // Cargo builds the command for its package's tests.
+    let tests = ["test", "--workspace", FEATURES, "--quiet", "--no-run", "--test", "all"];
     match execute(cargo_command(workspace).args(tests)) {
         Passed => Ok(()),
         _ => Err("the command `duality` does not build".into()),
