@@ -30,7 +30,7 @@ mod tools;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use steps::{SOAK, STEPS};
+use steps::{LANES, SOAK, STEPS};
 
 /// The folders that a command works in.
 pub(crate) struct Workspace {
@@ -58,6 +58,10 @@ fn main() -> ExitCode {
     let workspace = Workspace::locate();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => steps::run(&workspace, STEPS),
+        ["test", name] => match LANES.iter().find(|lane| lane.name == name) {
+            Some(lane) => steps::run_lane(&workspace, lane),
+            None => refuse(&format!("there is no lane `{name}`")),
+        },
         ["--help" | "-h" | "help"] => {
             print!("{}", help());
             ExitCode::SUCCESS
@@ -106,7 +110,8 @@ const COLUMNS: usize = 80;
 
 fn help() -> String {
     let mut text = String::from("Usage: cargo xtask COMMAND\n\n");
-    text += &entry("test", 12, "every step below, in this order");
+    let lanes = LANES.map(|lane| lane.name).join(", ");
+    text += &entry("test", 12, &format!("every step below, in this order; or the lane {lanes}"));
     text += "\nSteps, each a command of its own:\n";
     for step in STEPS {
         text += &entry(step.name, 12, step.about);

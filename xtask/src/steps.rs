@@ -14,6 +14,7 @@ use crate::{
 };
 
 /// One check of the workspace, which is also a command.
+#[derive(Clone, Copy)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
@@ -58,6 +59,32 @@ pub(crate) const STEPS: &[Step] = &[
     step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz),
     step("doc", "the documentation builds, and its links lead somewhere", doc),
 ];
+
+/// A part of `cargo xtask test`, for CI that runs parts side by side. Each begins with `tools`.
+pub(crate) struct Lane {
+    pub(crate) name: &'static str,
+    steps: &'static [&'static str],
+}
+
+/// The lanes: together they have every step.
+pub(crate) const LANES: [Lane; 3] = [
+    Lane { name: "rules", steps: &["tidy", "fmt", "clippy", "typos", "deny", "doc"] },
+    Lane { name: "tests", steps: &["peers", "convert", "cargo-test", "convert-test"] },
+    Lane { name: "models", steps: &["loom", "miri", "fuzz"] },
+];
+
+impl Lane {
+    /// The steps of the lane, in the order of all.
+    fn steps(&self) -> Vec<Step> {
+        let is_here = |step: &&Step| step.name == "tools" || self.steps.contains(&step.name);
+        STEPS.iter().filter(is_here).copied().collect()
+    }
+}
+
+/// Runs the steps of a lane.
+pub(crate) fn run_lane(workspace: &Workspace, lane: &Lane) -> ExitCode {
+    run(workspace, &lane.steps())
+}
 
 /// The soak is not one of [`STEPS`]: it runs for a given time, and builds everything again.
 pub(crate) const SOAK: Step = step(
@@ -396,6 +423,17 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
+
+    #[test]
+    fn every_step_is_in_one_lane() {
+        let mut lanes: Vec<&str> = LANES.iter().flat_map(|lane| lane.steps).copied().collect();
+        let mut steps: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        steps.retain(|name| *name != "tools");
+        lanes.sort_unstable();
+        steps.sort_unstable();
+        assert_eq!(lanes, steps);
+        assert_eq!(LANES[2].steps()[0].name, "tools");
+    }
 
     const THREE: &[Step] =
         &[step("a", "", |_| Passed), step("b", "", |_| Passed), step("c", "", |_| Passed)];

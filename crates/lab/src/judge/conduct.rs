@@ -8,6 +8,10 @@ use crate::statistics::median;
 /// Growth of a session in bytes below which nothing is told: allocators take memory in steps.
 const LEAST_GROWTH: f64 = 128.0 * 1024.0;
 
+/// And as much for each connection, which may touch a further page of its stack or its buffers at
+/// any time.
+const PAGE: f64 = 4096.0;
+
 /// The probability that a server is told to stop although it stops no more often than others.
 const BY_CHANCE: f64 = 1e-4;
 
@@ -59,11 +63,12 @@ fn sessions(row: &Row) -> &[Throughout] {
 /// Growth in most sessions at a number of connections, where it is largest.
 fn grows(own: &[&Row]) -> Option<Conduct> {
     let growth = |row: &&Row| {
+        let least = LEAST_GROWTH + PAGE * row.concurrency as f64;
         let all = sessions(row).iter();
         let grown: Vec<f64> = all
             .map(|one| one.growth_bytes_per_request)
             .zip(sessions(row).iter().map(|one| one.requests as f64))
-            .map(|(growth, requests)| if growth * requests < LEAST_GROWTH { 0.0 } else { growth })
+            .map(|(growth, requests)| if growth * requests < least { 0.0 } else { growth })
             .collect();
         let bytes_per_request = median(&grown).filter(|bytes| *bytes > 0.0)?;
         Some(Conduct::Grows { bytes_per_request, concurrency: row.concurrency })

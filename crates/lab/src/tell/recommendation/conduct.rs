@@ -33,7 +33,12 @@ fn in_words(summary: &Summary, name: &str, found: Conduct) -> String {
     match found {
         Conduct::Grows { bytes_per_request, concurrency } => {
             let at = summary.at(concurrency);
-            format!("{name} grows by {} a request at {at}.", bytes(bytes_per_request))
+            // A tenth of a KiB is not told from nothing.
+            let growth = match bytes_per_request {
+                ..1024.0 => format!("{bytes_per_request:.0} bytes"),
+                _ => bytes(bytes_per_request),
+            };
+            format!("{name} grows by {growth} a request at {at}.")
         }
         Conduct::Stops { longest_us, stops, slices } => format!(
             "{name} stops: in {} of {} slices no connection got a reply for 50 ms or more, up to {}.",
