@@ -1,7 +1,7 @@
 //! Finds stamps that are far from all others. One stamp of 1970 makes a trace of decades.
 
 use crate::sessions::Opened;
-use crate::trace::Connection;
+use crate::trace::{Connection, LONGEST};
 
 /// A gap of this length, in microseconds, may part outliers from the rest.
 const GAP: i64 = 86_400_000_000;
@@ -20,13 +20,13 @@ pub(crate) struct LeftOut {
 }
 
 /// Removes connections that a gap of a day or more parts from nearly all others. The gap must be
-/// longer than the whole rest.
+/// longer than the whole rest. If all together last longer than a trace may, the smaller part goes.
 pub(crate) fn remove(opened: &mut Vec<Opened>) -> LeftOut {
     let mut order: Vec<(i64, i64, usize)> = opened.iter().map(span).collect();
     order.sort_unstable();
     let all: usize = order.iter().map(|(.., steps)| steps).sum();
-    let most = all / ONE_IN;
-    let kept = if all < ENOUGH { (i64::MIN, i64::MAX) } else { bulk(&order, most.max(1)) };
+    let most = if all < ENOUGH { 0 } else { (all / ONE_IN).max(1) };
+    let kept = bulk(&order, most);
     let mut left = LeftOut::default();
     opened.retain(|one| {
         let is_kept = (kept.0..=kept.1).contains(&one.start);
@@ -53,7 +53,7 @@ pub(crate) fn end(Opened { start, connection }: &Opened) -> i64 {
 }
 
 /// The first and the last begin of what is left when the ends with at most `most` requests are cut
-/// off at wide gaps.
+/// off at wide gaps. Longer ends are cut off while the rest is longer than a trace may be.
 fn bulk(order: &[(i64, i64, usize)], most: usize) -> (i64, i64) {
     let begins = || order.iter().map(|(begin, ..)| *begin);
     let (mut first, mut last) = (begins().min().unwrap_or(0), begins().max().unwrap_or(0));
@@ -75,7 +75,10 @@ fn bulk(order: &[(i64, i64, usize)], most: usize) -> (i64, i64) {
         let over = before - under;
         let is_below = under <= over;
         let rest = if is_below { last.saturating_sub(above) } else { below.saturating_sub(first) };
-        if gap < GAP || gap < rest || under.min(over) > most {
+        let whole = reached.unwrap_or(last).saturating_sub(first);
+        let is_possible = whole <= LONGEST.as_micros() as i64;
+        let is_usual = gap < GAP || gap < rest || under.min(over) > most;
+        if gap <= 0 || (is_possible && is_usual) {
             return (first, last);
         }
         if is_below {
@@ -119,6 +122,18 @@ mod tests {
         }
         let mut both = opened([0].into_iter().chain(usual()).chain([4_000_000_000_000_000]));
         assert_eq!(remove(&mut both).requests, 2);
+    }
+
+    #[test]
+    fn what_is_left_is_no_longer_than_a_trace_may_be() {
+        let years = |years: i64| years * 366 * 24 * HOUR;
+        let mut two = opened([0, years(175)]);
+        assert_eq!(remove(&mut two).requests, 1);
+        // Each gap is possible, but not all together.
+        let mut many = opened((0..30).map(|number| years(number * 9)));
+        assert!(remove(&mut many).requests > 0);
+        let ends = (many.iter().map(|one| one.start).min(), many.iter().map(end).max());
+        assert!(ends.1.unwrap() - ends.0.unwrap() <= LONGEST.as_micros() as i64);
     }
 
     #[test]
