@@ -114,7 +114,7 @@ where
     const REQUESTS: usize = 900;
     let (cost, seconds) = cost(case, serve, exchange, 1, REQUESTS);
     // Allows for the loop, the connection's buffers, and one check of the page each second.
-    let buffers = if case == Case::Reactor { 5 * REQUESTS as u64 } else { 0 };
+    let buffers = if case == Case::Reactor { 6 * REQUESTS as u64 } else { 0 };
     let allowed = 40 + 10 * (1 + seconds) + buffers;
     assert!(cost.count_total <= allowed, "{REQUESTS} requests in {seconds} s: {cost:?}");
 }
@@ -128,7 +128,7 @@ where
     let (cost, seconds) = cost(case, serve, exchange, CONNECTIONS, 2);
     let each = cost.count_total / CONNECTIONS as u64;
     // Two requests, and the task's state, which no loop keeps.
-    let blocks = if case == Case::Reactor { blocks + 14 } else { blocks };
+    let blocks = if case == Case::Reactor { blocks + 16 } else { blocks };
     assert!(each <= blocks, "{each} blocks for each of {CONNECTIONS} connections: {cost:?}");
     // Only one connection at a time has its state and its buffers. Earlier connections leave
     // nothing.

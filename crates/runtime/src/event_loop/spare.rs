@@ -7,7 +7,7 @@
 //! spare buffers, each would be a call of malloc(3) or free(3). In the block world no buffer is
 //! given back: each task is a kernel thread there, and keeps its buffers. In the reactor world an
 //! empty buffer is freed, because the next block of the task may run on another thread. That takes
-//! up to five calls of malloc(3) a request.
+//! some five calls of malloc(3) a request.
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
