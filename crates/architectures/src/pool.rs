@@ -30,6 +30,7 @@ use crate::common::accept::{Members, Slots, accept_and_serve};
 use crate::common::admission::Admission;
 use crate::common::door::{Door, InPlace};
 use crate::common::pressure::remedy;
+use crate::common::waiters::{self, Waiters};
 use crate::{About, Architecture, Footprint, HandOver, Options, Server, World};
 
 /// See the [module](self).
@@ -196,13 +197,15 @@ struct List {
 struct Inner {
     streams: VecDeque<(TcpStream, Active)>,
     /// Threads that wait for a connection.
-    waiting: usize,
+    idle: Waiters,
+    /// The acceptor, while it waits for room.
+    acceptor: Waiters,
     closed: bool,
 }
 
 impl Inner {
     fn has_room(&self, size: usize) -> bool {
-        self.streams.len() < size.saturating_add(self.waiting)
+        self.streams.len() < size.saturating_add(self.idle.count())
     }
 }
 
@@ -215,7 +218,7 @@ impl List {
     /// Whether connections wait while each thread has a connection.
     fn others_wait(&self) -> bool {
         let inner = self.lock();
-        inner.waiting == 0 && (!inner.streams.is_empty() || self.backlog.has_connections())
+        inner.idle.count() == 0 && (!inner.streams.is_empty() || self.backlog.has_connections())
     }
 
     /// Waits until there is room for another connection.
@@ -223,16 +226,18 @@ impl List {
         if self.size == usize::MAX {
             return;
         }
-        let is_full = |inner: &mut Inner| !inner.has_room(self.size);
-        drop(self.left.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner));
+        let mut inner = self.lock();
+        while !inner.has_room(self.size) {
+            inner = waiters::wait(&self.left, inner, |inner| &mut inner.acceptor);
+        }
     }
 
     fn put(&self, stream: TcpStream, active: Active) {
         let mut inner = self.lock();
         inner.streams.push_back((stream, active));
-        let is_waited_for = inner.waiting > 0;
+        let must_be_told = inner.idle.summon();
         drop(inner);
-        if is_waited_for {
+        if must_be_told {
             self.changed.notify_one();
         }
     }
@@ -241,16 +246,27 @@ impl List {
     /// come.
     fn take(&self) -> Option<(TcpStream, Active)> {
         let mut inner = self.lock();
-        inner.waiting += 1;
+        while inner.streams.is_empty() && !inner.closed {
+            // There is room for a connection that a thread waits for.
+            self.call_acceptor(&mut inner);
+            inner = waiters::wait(&self.changed, inner, |inner| &mut inner.idle);
+        }
+        let next = inner.streams.pop_front();
         if inner.has_room(self.size) {
+            self.call_acceptor(&mut inner);
+        }
+        let must_be_told = !inner.streams.is_empty() && inner.idle.summon();
+        drop(inner);
+        if must_be_told {
+            self.changed.notify_one();
+        }
+        next
+    }
+
+    fn call_acceptor(&self, inner: &mut Inner) {
+        if inner.acceptor.summon() {
             self.left.notify_one();
         }
-        let mut inner = self
-            .changed
-            .wait_while(inner, |inner| inner.streams.is_empty() && !inner.closed)
-            .unwrap_or_else(PoisonError::into_inner);
-        inner.waiting -= 1;
-        inner.streams.pop_front()
     }
 
     fn close(&self) {

@@ -17,3 +17,4 @@ pub mod served;
 pub mod server;
 pub mod signals;
 pub mod usage;
+pub(crate) mod waiters;

@@ -1,6 +1,7 @@
 //! One stage: its queue of events, and its pool of kernel threads.
 
 use std::collections::VecDeque;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use duality_runtime::visibility::QueueGauges;
 
 use super::admission::Gate;
 use crate::common::pressure::remedy;
+use crate::common::waiters::{self, Waiters};
 
 /// How long a thread is idle before it ends, unless it is its stage's only thread.
 const IDLE: Duration = Duration::from_secs(1);
@@ -34,6 +36,8 @@ pub(super) struct Stage {
     changed: Condvar,
     /// How many events a thread takes at a time.
     batch: AtomicUsize,
+    /// How many of its threads can run at once.
+    processors: usize,
     gauges: Arc<QueueGauges>,
     gate: Arc<Gate>,
     has_complained: AtomicBool,
@@ -43,7 +47,7 @@ pub(super) struct Stage {
 struct Queue {
     events: VecDeque<Block>,
     threads: usize,
-    idle: usize,
+    idle: Waiters,
     is_closed: bool,
 }
 
@@ -55,6 +59,7 @@ impl Stage {
             queue: Mutex::default(),
             changed: Condvar::new(),
             batch: AtomicUsize::new(LARGEST_BATCH),
+            processors: std::thread::available_parallelism().map_or(1, NonZero::get),
             gauges,
             gate,
             has_complained: AtomicBool::new(false),
@@ -66,9 +71,9 @@ impl Stage {
         queue.events.push_back(event);
         self.gauges.set_length(queue.events.len());
         self.gate.grown(queue.events.len());
-        let is_waited_for = queue.idle > 0;
+        let must_be_told = queue.idle.summon();
         drop(queue);
-        if is_waited_for {
+        if must_be_told {
             self.changed.notify_one();
         }
     }
@@ -139,27 +144,26 @@ impl Stage {
                 self.lose_thread(&mut queue);
                 return false;
             }
-            queue.idle += 1;
-            let (again, waited) =
-                self.changed.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
-            queue = again;
-            queue.idle -= 1;
-            if waited.timed_out() && queue.events.is_empty() && queue.threads > 1 {
+            let is_over;
+            (queue, is_over) =
+                waiters::wait_for(&self.changed, queue, IDLE, |queue| &mut queue.idle);
+            if is_over && queue.events.is_empty() && queue.threads > 1 {
                 self.lose_thread(&mut queue);
                 return false;
             }
         }
-        // Leaves idle threads their share of the events.
-        let share = queue.events.len().div_ceil(queue.idle + 1);
+        // Leaves idle threads their share of the events, as far as processors can run them.
+        let takers = (queue.idle.count() + 1).min(self.processors);
+        let share = queue.events.len().div_ceil(takers);
         let count = share.min(self.batch());
         let before = queue.events.len();
         batch.extend(queue.events.drain(..count));
         self.gate.shrunk(before, before - count);
         self.gauges.set_length(before - count);
         self.gauges.add_executed(count);
-        let others_wait = queue.idle > 0 && !queue.events.is_empty();
+        let must_be_told = !queue.events.is_empty() && queue.idle.summon();
         drop(queue);
-        if others_wait {
+        if must_be_told {
             self.changed.notify_one();
         }
         true

@@ -41,6 +41,7 @@ use self::order::{ByPriority, Fifo, Order, Serial};
 use crate::common::accept::accept_and_begin;
 use crate::common::admission::Admission;
 use crate::common::pressure::remedy;
+use crate::common::waiters::{self, Waiters};
 use crate::{About, Architecture, Footprint, Options, Server, World};
 
 /// One queue, first in, first out.
@@ -161,7 +162,7 @@ struct Queue {
 struct Inner {
     order: Box<dyn Order<Block>>,
     /// Workers that wait for a block.
-    idle: usize,
+    idle: Waiters,
     /// Blocks that wait for a worker.
     length: usize,
     /// Workers that take blocks.
@@ -171,7 +172,8 @@ struct Inner {
 
 impl Queue {
     fn new(order: Box<dyn Order<Block>>, backlog: Backlog) -> Self {
-        let inner = Inner { order, idle: 0, length: 0, workers: 0, is_closed: false };
+        let inner =
+            Inner { order, idle: Waiters::default(), length: 0, workers: 0, is_closed: false };
         let gauges = QueueGauges::new("blocks");
         let (inner, changed, places) = (Mutex::new(inner), Condvar::new(), Places::default());
         Self { inner, changed, gauges, backlog, places }
@@ -180,7 +182,7 @@ impl Queue {
     /// Whether blocks or connections wait while each worker runs a block.
     fn others_wait(&self) -> bool {
         let inner = self.lock();
-        inner.idle == 0 && (inner.length > 0 || self.backlog.has_connections())
+        inner.idle.count() == 0 && (inner.length > 0 || self.backlog.has_connections())
     }
 
     fn put(&self, block: Block) {
@@ -188,9 +190,9 @@ impl Queue {
         inner.order.put(block);
         inner.length += 1;
         self.gauges.set_length(inner.length);
-        let is_waited_for = inner.idle > 0;
+        let must_be_told = inner.idle.summon();
         drop(inner);
-        if is_waited_for {
+        if must_be_told {
             self.changed.notify_one();
         }
     }
@@ -219,15 +221,18 @@ impl Queue {
         let mut inner = self.lock();
         let mut next = inner.order.next(last);
         while next.is_none() && !inner.is_closed {
-            inner.idle += 1;
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-            inner.idle -= 1;
+            inner = waiters::wait(&self.changed, inner, |inner| &mut inner.idle);
             next = inner.order.next(None);
         }
         if next.is_some() {
             inner.length -= 1;
             self.gauges.set_length(inner.length);
             self.gauges.add_executed(1);
+        }
+        let must_be_told = inner.length > 0 && inner.idle.summon();
+        drop(inner);
+        if must_be_told {
+            self.changed.notify_one();
         }
         next
     }
