@@ -1,8 +1,8 @@
 //! The threads that wait at a condition variable, counted beneath the lock of what they wait for.
 //!
 //! `Condvar::notify_one` of std is a system call even where no thread waits. A thread that has been
-//! woken counts as waiting until it has the lock again. On a busy processor that takes long. A queue
-//! that tells a thread of each event makes a call for each: 2.3 a request of `staged` at 256
+//! woken counts as waiting until it has the lock again. On a busy processor that takes long. A
+//! queue that tells a thread of each event makes a call for each: 2.3 a request of `staged` at 256
 //! connections. So one thread at a time is on its way. It takes its share, and if work is left, it
 //! summons the next one. Tokio's scheduler wakes its workers so.
 

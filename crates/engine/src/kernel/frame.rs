@@ -153,12 +153,16 @@ pub(crate) unsafe fn initial_context(stack: usize, start: unsafe extern "C" fn()
 
 /// Whether what lies at `stack_pointer` looks as `duality_switch` and [`initial_context`] leave it:
 /// the control registers, six general ones, and an address to return to.
-pub(crate) fn is_left_by_switch(stack_pointer: usize) -> bool {
+///
+/// # Safety
+///
+/// The caller is about to switch to this stack, so 64 bytes at `stack_pointer` may be read.
+pub(crate) unsafe fn is_left_by_switch(stack_pointer: usize) -> bool {
     const MXCSR_RESERVED: usize = 0xffff_0000;
     if !stack_pointer.is_multiple_of(16) {
         return false;
     }
-    // SAFETY: the caller is about to switch to this stack, which reads the same words.
+    // SAFETY: the caller's promise; the address is a multiple of 16.
     let words = unsafe { *(stack_pointer as *const [usize; 8]) };
     words[0] & MXCSR_RESERVED == 0 && words[7] != 0
 }

@@ -283,9 +283,9 @@ fn switch_away(locked: &mut Locked, looked: bool) {
         Some(to) if to.is(from) => to.state.set(locked.held(), State::Running),
         Some(to) => {
             become_current(locked, worker, to);
-            assert_left(to.stack_pointer.get());
             // SAFETY: `to` is ready, so its stack was left by a switch.
             unsafe {
+                assert_left(to.stack_pointer.get());
                 duality_switch(from.stack_pointer.as_ptr(), to.stack_pointer.get(), to.fs.get());
             }
         }
@@ -363,7 +363,15 @@ pub(crate) fn reset_after_fork(locked: &mut Locked) {
 }
 
 /// A stack that is switched to was left by a switch, or has not begun.
-pub(crate) fn assert_left(stack_pointer: usize) {
+///
+/// # Safety
+///
+/// As for [`is_left_by_switch`], unless `stack_pointer` is 0.
+pub(crate) unsafe fn assert_left(stack_pointer: usize) {
     assert!(stack_pointer != 0, "a stack that was never left is switched to");
-    check!(is_left_by_switch(stack_pointer), "a stack that was not left by a switch goes on");
+    check!(
+        // SAFETY: the caller's promise.
+        unsafe { is_left_by_switch(stack_pointer) },
+        "a stack that was not left by a switch goes on"
+    );
 }

@@ -103,9 +103,9 @@ pub(crate) extern "C" fn worker_loop() -> ! {
         match next(&mut locked) {
             Some(thread) => {
                 become_current(&mut locked, worker, thread);
-                scheduler::assert_left(thread.stack_pointer.get());
                 // SAFETY: the thread is ready, as in `switch_away`.
                 unsafe {
+                    scheduler::assert_left(thread.stack_pointer.get());
                     duality_switch(
                         worker.stack_pointer.as_ptr(),
                         thread.stack_pointer.get(),

@@ -4,9 +4,9 @@
 //! A micro-optimisation, of memory more than of time. An idle connection has no buffer, and all
 //! connections of a thread read into the one that is still in a cache. Taking and giving back a
 //! buffer are a few pairs of moves, without a lock, because the buffers are the thread's own.
-//! Without spare buffers, each would be a call of malloc(3) or free(3). In the block world no buffer
-//! is given back: each task is a kernel thread there, and keeps its buffers. In the reactor world
-//! the next block of a task may run on another thread, and gives the buffer back there.
+//! Without spare buffers, each would be a call of malloc(3) or free(3). In the block world no
+//! buffer is given back: each task is a kernel thread there, and keeps its buffers. In the reactor
+//! world the next block of a task may run on another thread, and gives the buffer back there.
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |

@@ -147,12 +147,13 @@ fn candidates(
             Event::Out { candidate: out, reason } if *out == candidate.name => Some(reason),
             _ => None,
         });
-        let one = measured.and_then(|all| all.get(&candidate.name)).copied().unwrap_or_default();
-        let memory = one.memory_bytes as f64;
-        let memory = if memory > 0.0 { bytes(memory) } else { "–".to_owned() };
+        let one = measured.and_then(|all| all.get(&candidate.name));
+        let memory = one.map(|one| one.memory_bytes as f64).filter(|held| *held > 0.0);
+        let memory = memory.map_or("–".to_owned(), bytes);
+        let figures = one.map_or_else(|| std::array::from_fn(|_| "–".to_owned()), figures);
         let state = out.map_or("in".to_owned(), |why| format!("out: {}", text::because(why)));
         let names = [candidate.name.clone(), candidate.architecture.clone()].into_iter();
-        names.chain(figures(&one)).chain([memory, state]).collect()
+        names.chain(figures).chain([memory, state]).collect()
     };
     let figures = ["requests", "processor time a request", "failed", "p99", "memory"].map(right);
     let columns = [left("candidate"), left("architecture")].into_iter().chain(figures);
