@@ -130,7 +130,6 @@ where
     let each = cost.count_total / CONNECTIONS as u64;
     // The task's state, which no loop keeps.
     let blocks = if case == Case::Reactor { blocks + 2 } else { blocks };
-    eprintln!("YY {case:?} {each}");
     assert!(each <= blocks, "{each} blocks for each of {CONNECTIONS} connections: {cost:?}");
     // Only one connection at a time has its state and its buffers. Earlier connections leave
     // nothing.
