@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use duality_lab::ask::settings::Settings;
+use duality_lab::ask::settings::{Settings, parse_command};
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::record::{Peer, Stop, Ways};
 use duality_runtime::log;
@@ -43,21 +43,6 @@ const TICK: &str = "DUALITY_TICK";
 
 /// A mark that the runtime of `duality cc` leaves in a program, even without symbols.
 const MARK: &[u8] = b"duality_engine_entry";
-
-/// A command line, as words.
-#[derive(Clone, Debug)]
-pub(super) struct Words(pub(super) Vec<String>);
-
-impl Words {
-    /// Splits a command line as a shell does.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        match shlex::split(text) {
-            Some(words) if !words.is_empty() => Ok(Self(words)),
-            Some(_) => Err("no command is given: name a program and its arguments".to_owned()),
-            None => Err("a quote is not closed: close it".to_owned()),
-        }
-    }
-}
 
 /// The description of a server by the flags of the command line.
 pub(super) struct BinaryFlags<'a> {
@@ -182,8 +167,8 @@ impl Binary {
 
 /// The words of a command that a flag gives, which must tell the server where to listen.
 fn command(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
-    let Words(words) =
-        Words::parse(text).map_err(|problem| Failure::misuse(format!("{flag}: {problem}")))?;
+    let words =
+        parse_command(text).map_err(|problem| Failure::misuse(format!("{flag}: {problem}")))?;
     if !text.contains("{port}") {
         return Err(Failure::misuse(format!(
             "{flag}: the server is not told where to listen: put {{port}} into the command"

@@ -13,7 +13,8 @@ use duality_lab::tell::render::text::{TERMINAL, text};
 use duality_load::{Options, Stop, TargetError};
 use duality_runtime::log;
 
-use super::{Failure, SetupFlags, Tuning, flag, load, print};
+use super::flags::settings::{Service, SettingFlags};
+use super::{Failure, Tuning, flag, load, print};
 use crate::catalogue::Catalogue;
 use crate::setup;
 use crate::watch::GraphFile;
@@ -44,7 +45,7 @@ pub(super) struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     out: Vec<GraphFile>,
     #[command(flatten)]
-    setup: SetupFlags,
+    setup: SettingFlags<Service>,
     #[command(flatten)]
     tuning: Tuning,
 }
@@ -52,7 +53,7 @@ pub(super) struct Arguments {
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let architecture =
         catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
-    let setup = arguments.setup.setup();
+    let setup = arguments.setup.setup().map_err(flag)?;
     let listed = catalogue.look_up(&arguments.service, &setup).map_err(flag)?;
     if listed.is_own {
         return Err(Failure::misuse(

@@ -38,7 +38,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 pub(crate) use flags::Tuning;
-use flags::{ClientFlags, ConstraintFlags, HostFlags, SetupFlags, heading};
+use flags::{ConstraintFlags, heading};
 
 use duality_architectures::common::children;
 use duality_lab::tell::screen::folded;

@@ -47,7 +47,11 @@ fn new() -> String {
         text += &format!("#\n# {}:\n", part.heading());
         let indent = format!("#   {:<16} ", "");
         for Setting { key, kind, default, about, .. } in of_part(part) {
-            text += &paragraph(&format!("#   {key:<16} "), &indent, &format!("{kind}; {default}"));
+            text += &paragraph(
+                &format!("#   {key:<16} "),
+                &indent,
+                &format!("{}; {default}", kind.in_plan()),
+            );
             text += &paragraph(&indent, &indent, about);
         }
     }

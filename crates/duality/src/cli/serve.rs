@@ -17,11 +17,12 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::flags::address::listen_address;
 use super::flags::relaying::{self, RelayingFlags};
+use super::flags::settings::{Service, SettingFlags};
 use super::flags::tls::TlsFlags;
 use super::flags::visibility::Visibility;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
-use super::{Failure, SetupFlags, Tuning, flag, heading};
+use super::{Failure, Tuning, flag, heading};
 use crate::catalogue::{Catalogue, Listed};
 use crate::control::Control;
 use crate::metrics::Metrics;
@@ -42,7 +43,7 @@ pub(super) struct Arguments {
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
-    setup: SetupFlags,
+    setup: SettingFlags<Service>,
     /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT
     /// [default: sqlite:SERVICE.sqlite]
     ///
@@ -98,7 +99,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let setup = Setup {
         store: arguments.store.clone(),
         durable: arguments.durable,
-        ..arguments.relaying.put_into(arguments.setup.setup())
+        ..arguments.relaying.put_into(arguments.setup.setup().map_err(flag)?)
     };
     let mut listed = catalogue.look_up(name, &setup).map_err(flag)?;
     arguments.tls.check(&mut listed)?;

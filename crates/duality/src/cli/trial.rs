@@ -22,7 +22,8 @@ use duality_services::store::Location;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::flags::address::listen_address;
-use super::{Failure, SetupFlags, Tuning, flag, heading, load, print, serve};
+use super::flags::settings::{Service, SettingFlags};
+use super::{Failure, Tuning, flag, heading, load, print, serve};
 use crate::catalogue::{Catalogue, Listed};
 use crate::setup;
 
@@ -48,7 +49,7 @@ pub(super) struct Arguments {
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
-    setup: SetupFlags,
+    setup: SettingFlags<Service>,
     /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT
     #[arg(long, value_name = "STORE")]
     store: Option<Location>,
@@ -143,7 +144,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     let setup = duality_services::Setup {
         store: arguments.store.clone(),
         durable: arguments.durable,
-        ..arguments.setup.setup()
+        ..arguments.setup.setup().map_err(flag)?
     };
     let listed = catalogue.look_up(name, &setup).map_err(flag)?;
     setup::check_files(&setup).map_err(flag)?;

@@ -24,7 +24,8 @@ use duality_runtime::log;
 
 use self::output::Format;
 use self::requests::RequestFlags;
-use super::{ClientFlags, Failure, flag, for_terminal, heading, print};
+use super::flags::settings::{Clients, SettingFlags};
+use super::{Failure, flag, for_terminal, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
 const FIRST_RATE: f64 = 1_000.0;
@@ -80,7 +81,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "1s", value_parser = parse_warm_up, help_heading = heading::MEASURING)]
     warm_up: Duration,
     #[command(flatten)]
-    clients: ClientFlags,
+    clients: SettingFlags<Clients>,
     #[command(flatten)]
     requests_of: RequestFlags,
     /// Fail if a figure passes its limit, such as 'p99>10ms'; may be given again
