@@ -109,12 +109,8 @@ fn places(tree: &Tree) -> BTreeMap<&str, Vec<Place>> {
         .collect()
 }
 
-/// The part of a page that is still edited: the newest section of the changelog, and nothing of a
-/// log.
+/// The part of a page that is still edited: the newest section of the changelog.
 fn current(page: &Page) -> &str {
-    if page.path.starts_with("docs/log/") {
-        return "";
-    }
     let mut sections = page.text.match_indices("\n## ").map(|(at, _)| at);
     match sections.nth(1) {
         Some(second) if page.path == "CHANGELOG.md" => &page.text[..second],

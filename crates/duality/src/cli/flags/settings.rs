@@ -1,8 +1,8 @@
 //! Flags for the settings of an experiment, made of their registry
 //! ([`duality_lab::ask::settings`]).
 //!
-//! A new setting is an entry there, of which a flag of `compare` gets its name, kind, default and
-//! help line, and a line of the list below, which has the flag's place and the rest of its help.
+//! A new setting is an entry there, and a line of the list below. The entry gives a flag of
+//! `compare` its name, kind, default and help line. The line gives it a place, and more help.
 
 use std::marker::PhantomData;
 
