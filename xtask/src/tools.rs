@@ -70,18 +70,6 @@ fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
-/// Makes sure that `programs` are installed. Each program is listed with its Debian package.
-///
-/// # Errors
-///
-/// Names what is missing, with the line that installs it.
-pub(crate) fn install_missing(programs: &[(&str, &'static str)]) -> Result<(), String> {
-    match missing_packages(programs, |program| find(program).is_some())[..] {
-        [] => Ok(()),
-        ref packages => install_packages(packages),
-    }
-}
-
 /// Makes sure that all programs are installed.
 ///
 /// # Errors
