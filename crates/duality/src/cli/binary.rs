@@ -15,7 +15,7 @@ use duality_lab::measure::experiment::Experiment;
 use duality_lab::record::{Peer, Stop, Ways};
 use duality_runtime::log;
 
-use super::{Failure, Tuning};
+use super::{Failure, OrFailure, Tuning};
 use crate::run::{self, Program, Verdict};
 
 /// The time limit for the server to begin to listen.
@@ -113,8 +113,7 @@ impl Binary {
         if let Some((_, path)) = &self.page {
             settings.path = Some(path.clone());
         }
-        let here = env::current_dir()
-            .map_err(|error| Failure::failed(format!("the working directory: {error}")))?;
+        let here = env::current_dir().failed_at("the working directory")?;
         let cpus = settings.server_cpus.as_ref().map_or(1, Vec::len);
         let peers: Vec<Peer> = self.ways(cpus)?.into_iter().map(|way| peer(way, &here)).collect();
         settings.peers = Some(peers.iter().map(|peer| peer.name.clone()).collect());
@@ -123,8 +122,7 @@ impl Binary {
 
     /// The ways to run the server on `cpus` processors, in the order in which they are shown.
     fn ways(&self, cpus: usize) -> Result<Vec<Way>, Failure> {
-        let this = env::current_exe()
-            .map_err(|error| Failure::failed(format!("this program's own file: {error}")))?;
+        let this = env::current_exe().failed_at("this program's own file")?;
         let run = [this.to_string_lossy().into_owned(), "run".to_owned()];
         let run = [&run[..], &self.options, &["--".to_owned()], &self.words].concat();
         let nothing = BTreeMap::new;
@@ -167,8 +165,7 @@ impl Binary {
 
 /// The words of a command that a flag gives, which must tell the server where to listen.
 fn command(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
-    let words =
-        parse_command(text).map_err(|problem| Failure::misuse(format!("{flag}: {problem}")))?;
+    let words = parse_command(text).misuse_at(format_args!("{flag}"))?;
     if !text.contains("{port}") {
         return Err(Failure::misuse(format!(
             "{flag}: the server is not told where to listen: put {{port}} into the command"
@@ -210,8 +207,8 @@ fn check(name: &str) -> Result<(), Failure> {
         let remedy = "install it, or give its path";
         Failure::misuse(format!("--binary: {name}: no such program; {remedy}"))
     })?;
-    let program = Program::open(path).map_err(Failure::misuse)?;
-    match program.verdict().map_err(Failure::misuse)? {
+    let program = Program::open(path)?;
+    match program.verdict()? {
         Verdict::Works => Ok(()),
         Verdict::Refused(reason) => Err(Failure::misuse(format!("--binary: {reason}"))),
     }

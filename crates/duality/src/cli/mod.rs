@@ -48,7 +48,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::Service;
 use crate::catalogue::Catalogue;
 pub use crate::failure::Failure;
-pub(crate) use crate::failure::flag;
+pub(crate) use crate::failure::{OrFailure, flag};
 
 /// Run one network service under every server architecture, and measure which is best.
 #[derive(Parser)]

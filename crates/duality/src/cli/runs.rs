@@ -9,7 +9,7 @@ use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report as page;
 use duality_lab::tell::report::RawLines;
 
-use super::Failure;
+use super::{Failure, OrFailure};
 
 /// The name of a results file in the directory of its experiment.
 pub(super) const RESULTS: &str = "results.jsonl";
@@ -72,7 +72,7 @@ impl Run {
 impl Found {
     fn read(file: PathBuf) -> Result<Self, Failure> {
         let results = results::read(std::slice::from_ref(&file));
-        let results = results.map_err(|error| Failure::misuse(error.to_string()))?;
+        let results = results.misuse()?;
         Ok(Self { file, results })
     }
 

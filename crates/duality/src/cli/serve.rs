@@ -22,7 +22,7 @@ use super::flags::tls::TlsFlags;
 use super::flags::visibility::Visibility;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
-use super::{Failure, Tuning, flag, heading};
+use super::{Failure, OrFailure, Tuning, flag, heading};
 use crate::catalogue::{Catalogue, Listed};
 use crate::control::Control;
 use crate::metrics::Metrics;
@@ -89,8 +89,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture =
-        catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
+    let architecture = catalogue.architectures().named(&arguments.architecture).misuse()?;
     if architecture.about().forks {
         children::may_fork()
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
@@ -133,30 +132,29 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     memory::fit_malloc();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let metrics = arguments.visibility.start_metrics(&subject, architecture.about().forks)?;
-    let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)
-        .map_err(Failure::failed)?;
+    let watch = Watch::start(&arguments.visibility.settings(), subject, access_log).failed()?;
     relaying::start_health_checks()?;
     prepare(arguments)?;
     if let Some(load) = injected {
         arguments.injection.serve(load, architecture, service, options)?;
-        return watch.finish().map_err(Failure::failed);
+        return watch.finish();
     }
     let server = listen(architecture, service, arguments, options)?;
     let address = server.address();
     // The lab chose the addresses of its servers.
     privileges.drop_for_good((!arguments.control).then_some(address))?;
-    server.service.prepare_for(architecture).map_err(|error| Failure::failed(error.to_string()))?;
+    server.service.prepare_for(architecture).failed()?;
     metrics.iter().for_each(Metrics::server_is_ready);
     match control {
         Some(control) => control.ready(address),
         None => writeln!(std::io::stdout(), "listening on {address}"),
     }
-    .map_err(|error| Failure::failed(format!("cannot say that the server is ready: {error}")))?;
+    .failed_at("cannot say that the server is ready")?;
     architecture.serve(server).map_err(|error| {
         let (name, remedy) = (architecture.name(), remedy(&error));
         Failure::failed(format!("{name}: cannot serve: {error}{remedy}"))
     })?;
-    watch.finish().map_err(Failure::failed)
+    watch.finish()
 }
 
 /// Refuses flags that the architecture or the service does not support.
@@ -206,15 +204,13 @@ fn listen(
     arguments: &Arguments,
     options: Options,
 ) -> Result<Server, Failure> {
-    let inherited = inherited_listeners(arguments.listener)
-        .map_err(|error| Failure::failed(error.to_string()))?;
+    let inherited = inherited_listeners(arguments.listener).failed()?;
     let address = arguments.listen;
     if inherited.is_empty() {
         return Server::bind(architecture, service, address, options)
             .map_err(|error| cannot_listen(address, &error));
     }
-    Server::inherited(architecture, service, inherited, options)
-        .map_err(|error| Failure::failed(error.to_string()))
+    Server::inherited(architecture, service, inherited, options).failed()
 }
 
 /// Processors, descriptors and signals.
@@ -231,8 +227,7 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
             Failure::misuse(format!("--cpus: {error}: name processors that this process may use"))
         })?;
     }
-    signals::install(arguments.drain_limit)
-        .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
+    signals::install(arguments.drain_limit).failed_at("cannot handle signals")
 }
 
 /// As many connections as the system allows, unless the options say fewer.

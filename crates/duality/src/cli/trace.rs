@@ -16,7 +16,7 @@ use duality_trace::readers::{
 use duality_trace::{Trace, file};
 
 use super::runs::unwritten;
-use super::{Failure, print};
+use super::{Failure, OrFailure, print};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -210,13 +210,13 @@ fn from(arguments: &From) -> Result<(), Failure> {
 /// Writes a trace, which its user alone may read, and returns the size of its file.
 pub(super) fn save(path: &Path, trace: &Trace) -> Result<usize, Failure> {
     let mut bytes = Vec::new();
-    file::encode(trace, &mut bytes).map_err(|error| Failure::failed(error.to_string()))?;
+    file::encode(trace, &mut bytes).failed()?;
     write_private(path, &bytes).map_err(|error| unwritten(path, &error))?;
     Ok(bytes.len())
 }
 
 fn show(arguments: &Show) -> Result<(), Failure> {
-    let trace = file::read(&arguments.trace).map_err(|error| Failure::misuse(error.to_string()))?;
+    let trace = file::read(&arguments.trace).misuse()?;
     let summary = Summary::of(&trace);
     let title = arguments.trace.file_name().unwrap_or_default().to_string_lossy();
     let sheet = answers::traffic::sheet(&title, &summary);

@@ -93,7 +93,7 @@ impl Visibility {
 
     /// Opens the access log, if a flag asks for one.
     pub(in crate::cli) fn open_access_log(&self) -> Result<Option<AccessLog>, Failure> {
-        self.access_log().map(AccessLog::open).transpose().map_err(Failure::failed)
+        self.access_log().map(AccessLog::open).transpose()
     }
 
     pub(in crate::cli) fn settings(&self) -> Settings {
