@@ -11,7 +11,7 @@ use duality_lab::traffic::Summary;
 use duality_lab::units::{parse_bytes, parse_duration};
 use duality_runtime::log;
 use duality_trace::readers::{
-    self, Error, Filter, Format, Glob, Made, Pattern, Rules, Stamp, StatusSet, filter,
+    self, Filter, Format, Glob, Made, Pattern, Rules, Stamp, StatusSet, filter,
 };
 use duality_trace::{Trace, file};
 
@@ -179,10 +179,11 @@ fn from(arguments: &From) -> Result<(), Failure> {
         Lines::Known(format) => Some(format),
         Lines::Auto | Lines::Given(_) => None,
     };
-    let made = readers::make(&arguments.logs, format, &rules).map_err(|error| match error {
-        Error::Unreadable { .. } | Error::Mixed { .. } => Failure::misuse(error.to_string()),
-        error => Failure::failed(error.to_string()),
-    })?;
+    let made =
+        readers::make(&arguments.logs, format, &rules).map_err(|error| match error.is_misuse {
+            true => Failure::misuse(error.to_string()),
+            false => Failure::failed(error.to_string()),
+        })?;
     let Made { trace, rejected, .. } = made;
     for line in &rejected.first {
         log::tell(format_args!("left out: {line}"));
