@@ -94,7 +94,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
     let programs = folder.join(host).join("brief");
     let mut broken = Vec::new();
     for target in &targets {
-        let place = Place {
+        let place = TargetFolders {
             seeds: workspace.root.join("fuzz/corpus").join(target),
             folder: &folder,
             target,
@@ -167,13 +167,13 @@ fn build(
 }
 
 /// The folders of one target.
-struct Place<'p> {
+struct TargetFolders<'p> {
     seeds: PathBuf,
     folder: &'p Path,
     target: &'p str,
 }
 
-impl Place<'_> {
+impl TargetFolders<'_> {
     /// Runs the target. Returns a line about the run. The error tells the finding, and how to
     /// replay it.
     fn run(&self, program: &Path, seconds: u64, seed: Option<u32>) -> Result<String, String> {

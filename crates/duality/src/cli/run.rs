@@ -9,7 +9,7 @@ use duality_runtime::log;
 use super::flags::tuning::parse_size;
 use super::signals::parse_signal;
 use super::{Failure, print};
-use crate::run::{self, Poller, Program, Settings, Verdict};
+use crate::run::{self, EngineOptions, Poller, Program, Verdict};
 
 #[derive(clap::Args)]
 #[command(
@@ -134,7 +134,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             program.binary.display()
         ));
     }
-    let settings = Settings {
+    let settings = EngineOptions {
         cores: arguments.cores.unwrap_or_else(run::processors),
         tick: (!arguments.no_preempt).then_some(arguments.tick),
         stack_size: arguments.stack_size.map(|size| size as u64),

@@ -132,7 +132,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     memory::fit_malloc();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let metrics = arguments.visibility.start_metrics(&subject, architecture.about().forks)?;
-    let watch = Watch::start(&arguments.visibility.settings(), subject, access_log).failed()?;
+    let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)?;
     relaying::start_health_checks()?;
     prepare(arguments)?;
     if let Some(load) = injected {

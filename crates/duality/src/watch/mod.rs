@@ -34,7 +34,7 @@ use crate::failure::Failure;
 
 /// The outputs about a server, and their files.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct Outputs {
     /// The file of the counters, `-` for standard error.
     pub(crate) stats: Option<PathBuf>,
     /// The interval between outputs of the counters, besides the one at the end.
@@ -71,7 +71,7 @@ impl Watch {
     ///
     /// The file, memory or thread that the system refuses, with the flag that asked for it.
     pub(crate) fn start(
-        settings: &Settings,
+        settings: &Outputs,
         subject: Subject,
         access_log: Option<AccessLog>,
     ) -> Result<Self, Failure> {

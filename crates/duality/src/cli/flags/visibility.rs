@@ -12,7 +12,7 @@ use super::address::listen_address;
 use super::heading;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use crate::watch::{AccessLog, GraphFile, RecordsFile, Settings, Subject};
+use crate::watch::{AccessLog, GraphFile, Outputs, RecordsFile, Subject};
 
 /// SIGUSR1 lists every task, whatever these flags say.
 #[derive(Args)]
@@ -96,8 +96,8 @@ impl Visibility {
         self.access_log().map(AccessLog::open).transpose()
     }
 
-    pub(in crate::cli) fn settings(&self) -> Settings {
-        Settings {
+    pub(in crate::cli) fn settings(&self) -> Outputs {
+        Outputs {
             stats: self.stats.clone(),
             stats_every: self.stats_every,
             dump: self.dump.clone(),
