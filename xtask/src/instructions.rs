@@ -115,11 +115,11 @@ fn instructions(program: &Path, world: &str, operation: &str, count: u32) -> Res
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
     valgrind.args([world, operation, &count.to_string()]);
     let output = valgrind.output().at("cannot run valgrind")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let collected = said.lines().find_map(|line| line.split_once("Collected : "));
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let collected = printed.lines().find_map(|line| line.split_once("Collected : "));
     match collected.and_then(|(_, count)| count.trim().parse().ok()) {
         Some(count) if output.status.success() => Ok(count),
-        _ => Err(format!("{operation} in {world} cannot be counted: {said}")),
+        _ => Err(format!("{operation} in {world} cannot be counted: {printed}")),
     }
 }
 

@@ -188,10 +188,10 @@ fn take_control(arguments: &Arguments) -> Result<Option<Control>, Failure> {
     if !arguments.control {
         return Ok(None);
     }
-    let told = |error: std::io::Error| Failure::misuse(format!("--control: {error}"));
-    let mut control = Control::on_standard_streams().map_err(told)?;
+    let failure = |error: std::io::Error| Failure::misuse(format!("--control: {error}"));
+    let mut control = Control::on_standard_streams().map_err(failure)?;
     if let Some(limit) = arguments.late_after {
-        control.count_requests(limit).map_err(told)?;
+        control.count_requests(limit).map_err(failure)?;
     }
     Ok(Some(control))
 }

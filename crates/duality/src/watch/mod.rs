@@ -93,14 +93,14 @@ impl Watch {
         };
         let stats = stats.map(|stats| Arc::new(Mutex::new(stats)));
         let stalls = settings.stall.map(Stalls::new).transpose()?;
-        let told = |error| Failure::failed(format!("cannot watch: {error}{}", remedy(&error)));
-        visibility::prepare_dumps().map_err(told)?;
+        let refusal = |error| Failure::failed(format!("cannot watch: {error}{}", remedy(&error)));
+        visibility::prepare_dumps().map_err(refusal)?;
         let watcher = Watcher { stats: stats.clone(), every: settings.stats_every, dump, stalls };
         children::helper();
         thread::Builder::new()
             .name("watch".into())
             .spawn(move || watcher.run(&subject))
-            .map_err(told)?;
+            .map_err(refusal)?;
         access_log.as_ref().map_or(Ok(()), AccessLog::start)?;
         Ok(Self { stats, records, graph, access_log })
     }

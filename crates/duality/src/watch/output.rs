@@ -87,16 +87,16 @@ pub(super) fn create(path: &Path, flag: &str) -> Result<File, Failure> {
 
 fn open(path: &Path, flag: &str, options: &mut OpenOptions) -> Result<File, Failure> {
     let place = format_args!("{flag}: {}", path.display());
-    let told = |problem: &str| Failure::failed(format!("{place}: {problem}"));
+    let refusal = |problem: &str| Failure::failed(format!("{place}: {problem}"));
     // The links of /dev, such as stdout, are the system's: no other user can plant a link there.
     let follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
     // To open a pipe for writing would wait for its reader.
     let flags = follow | OFlags::NONBLOCK;
     options.create(true).mode(0o600).custom_flags(flags.bits().cast_signed());
     let file = options.open(path).map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::NXIO) => told("nobody reads this pipe: start its reader first"),
-        _ if path.is_symlink() => told("it is a symbolic link: name the file itself"),
-        _ => told(&error.to_string()),
+        Some(Errno::NXIO) => refusal("nobody reads this pipe: start its reader first"),
+        _ if path.is_symlink() => refusal("it is a symbolic link: name the file itself"),
+        _ => refusal(&error.to_string()),
     })?;
     let found = file.metadata().failed_at(place)?;
     if !found.file_type().is_fifo() {
@@ -105,7 +105,7 @@ fn open(path: &Path, flag: &str, options: &mut OpenOptions) -> Result<File, Fail
         waits.failed_at(place)?;
     }
     if found.is_file() && (found.uid() != geteuid().as_raw() || found.nlink() > 1) {
-        return Err(told("another user or name has it: remove it, or name a new file"));
+        return Err(refusal("another user or name has it: remove it, or name a new file"));
     }
     Ok(file)
 }

@@ -66,7 +66,7 @@ impl Visibility {
 
     /// The given flags that ask about tasks.
     pub(in crate::cli) fn flags(&self) -> impl Iterator<Item = &'static str> {
-        let said = [
+        let given = [
             ("--metrics", self.metrics.is_some()),
             ("--access-log", self.access_log.is_some()),
             ("--stats", self.stats.is_some()),
@@ -75,7 +75,7 @@ impl Visibility {
             ("--records", self.records.is_some()),
             ("--graph", self.graph.is_some()),
         ];
-        said.into_iter().filter(|(_, is_said)| *is_said).map(|(flag, _)| flag)
+        given.into_iter().filter(|(_, is_said)| *is_said).map(|(flag, _)| flag)
     }
 
     /// Starts to serve metrics, if the flags ask for them.

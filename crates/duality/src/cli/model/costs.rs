@@ -49,11 +49,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The costs without a figure of any subject, each with the first reason.
 fn missing(rows: &[Row]) -> Vec<(&'static str, &str)> {
     let missing = rows.iter().filter(|row| row.cells.iter().all(|cell| cell.outcome.is_err()));
-    let told = missing.filter_map(|row| {
+    let lines = missing.filter_map(|row| {
         let reason = row.cells.first()?.outcome.as_ref().err()?;
         Some((row.cost.name, reason.as_str()))
     });
-    told.collect()
+    lines.collect()
 }
 
 /// Measures the unit costs of a model. With [`Effort::QUICK`] this takes some two seconds, so that

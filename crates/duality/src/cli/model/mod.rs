@@ -246,21 +246,21 @@ fn costs_or_measure(arguments: &Arguments, known: Option<UnitCosts>) -> Result<U
 }
 
 fn read_costs(path: &Path) -> Result<UnitCosts, Failure> {
-    let told =
+    let failure =
         |problem: String| Failure::misuse(format!("--unit-costs: {}: {problem}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
-    let json = serde_json::from_str(&text).map_err(|error| told(error.to_string()))?;
-    UnitCosts::read(&json).map_err(told)
+    let text = fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
+    let json = serde_json::from_str(&text).map_err(|error| failure(error.to_string()))?;
+    UnitCosts::read(&json).map_err(failure)
 }
 
 fn write(out: &Path, model: &Model, sheet: &Sheet) -> Result<(), Failure> {
     let (page, json) = (out.join("model.html"), out.join("model.json"));
-    let told = |path: &Path, error: std::io::Error| {
+    let failure = |path: &Path, error: std::io::Error| {
         Failure::failed(format!("{}: {error}", path.display()))
     };
-    fs::create_dir_all(out).map_err(|error| told(out, error))?;
-    fs::write(&json, format!("{}\n", model::json(model))).map_err(|error| told(&json, error))?;
-    write_whole(&page, &html(sheet)).map_err(|error| told(&page, error))?;
+    fs::create_dir_all(out).map_err(|error| failure(out, error))?;
+    fs::write(&json, format!("{}\n", model::json(model))).map_err(|error| failure(&json, error))?;
+    write_whole(&page, &html(sheet)).map_err(|error| failure(&page, error))?;
     log::tell(format_args!("model: {}", page.display()));
     Ok(())
 }
