@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Workspace;
+use crate::files::At;
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 
 /// The seconds of all targets together in `cargo xtask test`.
@@ -93,7 +94,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
     let programs = folder.join(host).join("brief");
     let mut broken = Vec::new();
     for target in &targets {
-        let place = Place {
+        let place = TargetFolders {
             seeds: workspace.root.join("fuzz/corpus").join(target),
             folder: &folder,
             target,
@@ -166,21 +167,20 @@ fn build(
 }
 
 /// The folders of one target.
-struct Place<'p> {
+struct TargetFolders<'p> {
     seeds: PathBuf,
     folder: &'p Path,
     target: &'p str,
 }
 
-impl Place<'_> {
+impl TargetFolders<'_> {
     /// Runs the target. Returns a line about the run. The error tells the finding, and how to
     /// replay it.
     fn run(&self, program: &Path, seconds: u64, seed: Option<u32>) -> Result<String, String> {
         let found = self.make("found")?;
         let crashes = self.make("crashes")?;
         let log_path = self.make("logs")?.join("last.txt");
-        let log = File::create(&log_path)
-            .map_err(|error| format!("cannot write {}: {error}", log_path.display()))?;
+        let log = File::create(&log_path).at(log_path.display())?;
         let mut command = Command::new(program);
         // libFuzzer writes new inputs to the first folder, and reads the other folders.
         command.args([&found, &self.seeds]);
@@ -190,7 +190,7 @@ impl Place<'_> {
         // The limits of one input: seconds (the build is not optimised), MiB and bytes.
         command.args(["-timeout=60", "-rss_limit_mb=2048", "-max_len=4096"]);
         command.args(["-print_final_stats=1"]).stderr(log);
-        let status = command.status().map_err(|error| format!("cannot be run: {error}"))?;
+        let status = command.status().at("cannot be run")?;
         let said = fs::read(&log_path).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         if status.success() {
@@ -210,8 +210,7 @@ impl Place<'_> {
     /// Makes a folder of this kind for the target, unless it exists.
     fn make(&self, kind: &str) -> Result<PathBuf, String> {
         let path = self.folder.join(kind).join(self.target);
-        fs::create_dir_all(&path)
-            .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        fs::create_dir_all(&path).at(path.display())?;
         Ok(path)
     }
 }

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::files::{remove, told, write};
+use crate::files::{At, remove, write};
 use crate::outcome::Outcome::{self, Failed, Skipped};
 use crate::outcome::execute;
 use crate::pages::architectures;
@@ -49,7 +49,7 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
 }
 
 fn read(workspace: &Workspace) -> Result<Tree, String> {
-    Tree::read(&workspace.root).map_err(|error| format!("cannot read the workspace: {error}"))
+    Tree::read(&workspace.root).at("cannot read the workspace")
 }
 
 fn write_pages(workspace: &Workspace, tree: &Tree) -> Result<(), String> {
@@ -77,5 +77,5 @@ fn stage(root: &Path, folder: &Path) -> Result<(), String> {
     remove(folder)?;
     Excerpt(&["docs"]).copy(root, "docs", &folder.join("src"))?;
     let settings = folder.join("src/book.toml");
-    fs::rename(&settings, folder.join("book.toml")).map_err(|error| told(&settings, &error))
+    fs::rename(&settings, folder.join("book.toml")).at(settings.display())
 }

@@ -15,6 +15,7 @@ use std::process::Command;
 use std::{fmt, fs};
 
 use crate::Workspace;
+use crate::files::At;
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 
@@ -90,7 +91,7 @@ fn compiler() -> Option<String> {
 
 /// Counts each operation in each world.
 fn counts(program: &Path) -> Result<BTreeMap<(String, String), f64>, String> {
-    let listed = Command::new(program).output().map_err(|error| error.to_string())?;
+    let listed = Command::new(program).output().at(program.display())?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let pairs = listed.lines().filter_map(|line| line.split_once(' '));
     pairs
@@ -113,12 +114,12 @@ fn instructions(program: &Path, world: &str, operation: &str, count: u32) -> Res
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
     valgrind.args([world, operation, &count.to_string()]);
-    let output = valgrind.output().map_err(|error| format!("cannot run valgrind: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let collected = said.lines().find_map(|line| line.split_once("Collected : "));
+    let output = valgrind.output().at("cannot run valgrind")?;
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let collected = printed.lines().find_map(|line| line.split_once("Collected : "));
     match collected.and_then(|(_, count)| count.trim().parse().ok()) {
         Some(count) if output.status.success() => Ok(count),
-        _ => Err(format!("{operation} in {world} cannot be counted: {said}")),
+        _ => Err(format!("{operation} in {world} cannot be counted: {printed}")),
     }
 }
 

@@ -70,14 +70,7 @@ fn main() -> ExitCode {
             Ok(options) => steps::run_fuzz(&workspace, &options),
             Err(problem) => refuse(&problem),
         },
-        ["hosts", ref rest @ ..] => match hosts::run(&workspace, rest) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(hosts::Problem::Misuse(problem)) => refuse(&problem),
-            Err(hosts::Problem::Failure(problem)) => {
-                eprintln!("xtask: {problem}");
-                ExitCode::FAILURE
-            }
-        },
+        ["hosts", ref rest @ ..] => hosts::run(&workspace, rest),
         ["tidy", "--shrink"] => steps::shrink(&workspace),
         ["convert", "--test"] => steps::run_by_name(&workspace, "convert-test"),
         ["aarch64"] => steps::run_aarch64(&workspace),

@@ -8,6 +8,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::Workspace;
+use crate::files::At;
 use crate::fuzz::{nightly, nightly_host};
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
@@ -24,9 +25,7 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
     if nightly_host().is_none() {
         return Skipped("minimal versions need nightly (rustup toolchain install nightly)".into());
     }
-    let read = |path: &str| {
-        fs::read_to_string(workspace.root.join(path)).map_err(|error| format!("{path}: {error}"))
-    };
+    let read = |path: &str| fs::read_to_string(workspace.root.join(path)).at(path);
     let manifests = CRATES.iter().map(|folder| read(&format!("{folder}/Cargo.toml")));
     let written = read("Cargo.toml").and_then(|root| {
         let manifests = manifests.collect::<Result<Vec<_>, _>>()?;
@@ -39,7 +38,7 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
         fs::create_dir_all(folder.join("src"))
             .and_then(|()| write("Cargo.toml", &manifest))
             .and_then(|()| write("src/lib.rs", ""))
-            .map_err(|error| format!("{}: {error}", folder.display()))
+            .at(folder.display())
     });
     if let Err(reason) = written {
         return Failed(reason);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
+use crate::files::At;
 use crate::{Workspace, tools};
 
 /// One peer: its source and the needs of its compiler.
@@ -60,7 +61,7 @@ const fn c(
 /// Names a peer that does not compile although all packages are there.
 pub(crate) fn build(workspace: &Workspace) -> Result<Vec<String>, String> {
     let folder = workspace.target.join("peers");
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    fs::create_dir_all(&folder).at(folder.display())?;
     let packages = missing_packages(|header| Path::new(header).is_file());
     let refusal = if packages.is_empty() { None } else { tools::install_packages(&packages).err() };
     if let Some(refusal) = &refusal {
@@ -71,8 +72,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<Vec<String>, String> {
         let program = folder.join(peer.name);
         match compiler(workspace, peer, &program) {
             Ok(mut command) => {
-                run(&mut command)
-                    .map_err(|error| format!("{}/{}: {error}", peer.folder, peer.name))?;
+                run(&mut command).at(format_args!("{}/{}", peer.folder, peer.name))?;
                 println!("built {}", program.display());
             }
             Err(lack) => {

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::files::{copy, make, read, remove, told, write};
+use crate::files::{At, copy, make, read, remove, write};
 use crate::outcome::Outcome::{self, Failed, Passed};
 use crate::outcome::{cargo_command, execute};
 use crate::{Workspace, tools};
@@ -58,7 +58,7 @@ fn release(workspace: &Workspace, verify: bool) -> Result<PathBuf, String> {
     let folder = workspace.target.join("releases").join(&first.version);
     remove(&folder)?;
     make(folder.parent().expect("it is in a folder"))?;
-    fs::rename(&first.folder, &folder).map_err(|error| told(&folder, &error))?;
+    fs::rename(&first.folder, &folder).at(folder.display())?;
     if verify {
         // The first build's paths end here, so that nothing of the second can read them.
         remove(&built.join("1"))?;
@@ -125,7 +125,7 @@ fn check_out(workspace: &Workspace, commit: &str, checkout: &Path) -> Result<(),
     git(workspace, &["archive", &output, commit])?;
     let mut tar = Command::new("tar");
     tools::run(tar.arg("--extract").arg("--file").arg(&archive).arg("--directory").arg(checkout))?;
-    fs::remove_file(&archive).map_err(|error| told(&archive, &error))
+    fs::remove_file(&archive).at(archive.display())
 }
 
 /// What makes compilers forget where and when they run.
@@ -195,7 +195,7 @@ fn compare(first: &Path, second: &Path) -> Result<(), String> {
     if names != others {
         return Err(format!("the builds have other files: {names:?} and {others:?}"));
     }
-    let bytes = |path: PathBuf| fs::read(&path).map_err(|error| told(&path, &error));
+    let bytes = |path: PathBuf| fs::read(&path).at(path.display());
     let mut differ = Vec::new();
     for name in names.into_iter().filter(|name| name != SUMS) {
         if bytes(first.join(&name))? != bytes(second.join(&name))? {
@@ -215,10 +215,10 @@ fn compare(first: &Path, second: &Path) -> Result<(), String> {
 
 /// The names of a folder's files, sorted.
 fn names(folder: &Path) -> Result<Vec<String>, String> {
-    let entries = fs::read_dir(folder).map_err(|error| told(folder, &error))?;
+    let entries = fs::read_dir(folder).at(folder.display())?;
     let mut names = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|error| told(folder, &error))?;
+        let entry = entry.at(folder.display())?;
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.sort();

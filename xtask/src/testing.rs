@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
+use crate::files::At;
 use crate::outcome::Outcome::{self, Failed, Partly, Passed};
 
 /// Runs tests, and counts those that print `skipped: WHY` on standard error. A failure names the
@@ -81,7 +82,7 @@ fn run(command: &mut Command) -> Result<Ran, String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("cannot run {name}: {error}"))?;
+        .at(format_args!("cannot run {name}"))?;
     let told = BufReader::new(child.stdout.take().expect("it is piped"));
     let listener = std::thread::spawn(move || {
         let mut ran = Ran::default();
@@ -102,7 +103,7 @@ fn run(command: &mut Command) -> Result<Ran, String> {
         targets.extend(target.map(|target| format!("-p {target}")));
     }
     let ran = listener.join().unwrap_or_default();
-    let status = child.wait().map_err(|error| format!("cannot wait for {name}: {error}"))?;
+    let status = child.wait().at(format_args!("cannot wait for {name}"))?;
     let status = (!status.success()).then(|| status.to_string());
     Ok(Ran { status, reasons, targets, ..ran })
 }

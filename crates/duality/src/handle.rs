@@ -152,8 +152,8 @@ fn bind(
         match Server::bind(architecture, service.served.clone(), address, options.clone()) {
             Ok(server) => return Ok(server),
             Err(error) => {
-                let told = format!("cannot listen at {address}: {error}");
-                problem = Some(io::Error::new(error.kind(), told));
+                let message = format!("cannot listen at {address}: {error}");
+                problem = Some(io::Error::new(error.kind(), message));
             }
         }
     }

@@ -53,18 +53,18 @@ pub(crate) fn check(setup: &Setup, name: &str, entry: Option<&Entry>) -> Result<
 ///
 /// A [`Misfit`] that names the setting.
 pub(crate) fn check_files(setup: &Setup) -> Result<(), Misfit> {
-    let told = |setting: Setting, path: &Path, remedy: &str, error: io::Error| {
+    let failure = |setting: Setting, path: &Path, remedy: &str, error: io::Error| {
         Misfit::new(setting.name(), format!("{}: {error}: {remedy}", path.display()))
     };
     for (setting, path) in [(Setting::Root, &setup.root), (Setting::Templates, &setup.templates)] {
         let Some(path) = path else { continue };
         let remedy = "name a directory that can be read";
-        fs::read_dir(path).map_err(|error| told(setting, path, remedy, error))?;
+        fs::read_dir(path).map_err(|error| failure(setting, path, remedy, error))?;
     }
     let Some(path) = &setup.data else { return Ok(()) };
     let opened = File::options().read(true).write(true).open(path);
     let remedy = "name a file that can be read and written";
-    opened.map(drop).map_err(|error| told(Setting::Data, path, remedy, error))
+    opened.map(drop).map_err(|error| failure(Setting::Data, path, remedy, error))
 }
 
 /// A misfit for a `setting` that the service called `name` does not have.

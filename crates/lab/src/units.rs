@@ -55,6 +55,19 @@ pub fn parse_slo(text: &str) -> Result<Slo, String> {
     Ok(slo)
 }
 
+/// Splits a command line as a shell does.
+///
+/// # Errors
+///
+/// The error names the mistake and the remedy.
+pub fn parse_command(text: &str) -> Result<Vec<String>, String> {
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(words),
+        Some(_) => Err("no command is given: name a program and its arguments".to_owned()),
+        None => Err("a quote is not closed: close it".to_owned()),
+    }
+}
+
 /// Reads a place in a recording: `busiest`, `median` or a time from its beginning, such as `90s`.
 ///
 /// # Errors

@@ -268,8 +268,8 @@ mod tests {
         assert!(slow.problem().unwrap().contains("2.0 ms or more after it was due"));
         // Two requests at a time, and early enough for the lag.
         let uneven = late(1000, |number| if number % 2 == 0 { 0.000_9 } else { 0.0 });
-        let told = uneven.problem().unwrap();
-        assert!(told.contains("times between its requests"), "{told}");
+        let message = uneven.problem().unwrap();
+        assert!(message.contains("times between its requests"), "{message}");
         let carried = [Carried { due: 5, sent: 5 }, Carried { due: 5, sent: 4 }];
         let lost = Fidelity::of(&[], &carried, seconds(1.0));
         assert_eq!(lost.requests_distance, 0.5);

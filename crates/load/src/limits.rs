@@ -13,12 +13,11 @@ pub const SPARE_DESCRIPTORS: u64 = 64;
 pub(crate) fn provide_descriptors(connections: usize) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     match plan(&limit, connections as u64) {
-        Plan::Enough => Ok(()),
-        Plan::Raise(raised) => setrlimit(Resource::Nofile, raised).map_err(|error| Error::System {
-            doing: "raising the descriptor limit",
-            error: error.into(),
+        Remedy::Enough => Ok(()),
+        Remedy::Raise(raised) => setrlimit(Resource::Nofile, raised).map_err(|error| {
+            Error::System { doing: "raising the descriptor limit", error: error.into() }
         }),
-        Plan::Refuse { needed, hard } => {
+        Remedy::Refuse { needed, hard } => {
             Err(Error::Descriptors { connections, needed, limit: hard })
         }
     }
@@ -27,8 +26,8 @@ pub(crate) fn provide_descriptors(connections: usize) -> Result<(), Error> {
 /// Whether `connections` can be open at once, after the limit is raised as far as possible.
 pub(crate) fn check_descriptors(connections: usize) -> Result<(), Error> {
     match plan(&getrlimit(Resource::Nofile), connections as u64) {
-        Plan::Enough | Plan::Raise(_) => Ok(()),
-        Plan::Refuse { needed, hard } => {
+        Remedy::Enough | Remedy::Raise(_) => Ok(()),
+        Remedy::Refuse { needed, hard } => {
             Err(Error::Descriptors { connections, needed, limit: hard })
         }
     }
@@ -58,22 +57,22 @@ pub(crate) fn pin(cpus: &[usize]) -> Result<(), Error> {
         .map_err(|error| Error::Pin { cpus: cpus.to_vec(), error: error.into() })
 }
 
-enum Plan {
+enum Remedy {
     Enough,
     Raise(Rlimit),
     Refuse { needed: u64, hard: u64 },
 }
 
 /// Chooses the action under `limit`. `None` means unlimited.
-fn plan(limit: &Rlimit, connections: u64) -> Plan {
+fn plan(limit: &Rlimit, connections: u64) -> Remedy {
     let needed = connections.saturating_add(SPARE_DESCRIPTORS);
     match (limit.current, limit.maximum) {
-        (None, _) => Plan::Enough,
-        (Some(soft), _) if soft >= needed => Plan::Enough,
-        (_, Some(hard)) if hard < needed => Plan::Refuse { needed, hard },
+        (None, _) => Remedy::Enough,
+        (Some(soft), _) if soft >= needed => Remedy::Enough,
+        (_, Some(hard)) if hard < needed => Remedy::Refuse { needed, hard },
         // The limit rises to the hard limit, so that the next run in this process need not raise it
         // again.
-        (_, hard) => Plan::Raise(Rlimit { current: hard.or(Some(needed)), maximum: hard }),
+        (_, hard) => Remedy::Raise(Rlimit { current: hard.or(Some(needed)), maximum: hard }),
     }
 }
 
@@ -87,19 +86,19 @@ mod tests {
 
     #[test]
     fn the_soft_limit_is_raised_only_when_needed() {
-        assert!(matches!(plan(&limit(1024, 4096), 1024 - SPARE_DESCRIPTORS), Plan::Enough));
+        assert!(matches!(plan(&limit(1024, 4096), 1024 - SPARE_DESCRIPTORS), Remedy::Enough));
         assert!(matches!(
             plan(&limit(1024, 4096), 1024),
-            Plan::Raise(Rlimit { current: Some(4096), maximum: Some(4096) })
+            Remedy::Raise(Rlimit { current: Some(4096), maximum: Some(4096) })
         ));
-        assert!(matches!(plan(&Rlimit { current: None, maximum: None }, u64::MAX), Plan::Enough));
+        assert!(matches!(plan(&Rlimit { current: None, maximum: None }, u64::MAX), Remedy::Enough));
     }
 
     #[test]
     fn the_hard_limit_refuses() {
         assert!(matches!(
             plan(&limit(1024, 4096), 4096),
-            Plan::Refuse { needed, hard: 4096 } if needed == 4096 + SPARE_DESCRIPTORS
+            Remedy::Refuse { needed, hard: 4096 } if needed == 4096 + SPARE_DESCRIPTORS
         ));
     }
 

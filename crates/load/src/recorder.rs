@@ -45,7 +45,7 @@ struct State {
     tally: Tally,
     /// Requests that failed since the start, in the window or not, by kind.
     failed: BTreeMap<&'static str, u64>,
-    connections: Vec<Connection>,
+    connections: Vec<ConnectionRecord>,
     /// Requests that are due and not yet sent, in an open loop.
     queue: Option<Arc<Queue>>,
     counts: Measurement,
@@ -79,7 +79,7 @@ enum Window {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Connection {
+struct ConnectionRecord {
     /// The due time and the sending time of its unanswered request.
     waiting_since: Option<Instant>,
     sent: Option<Instant>,
@@ -104,7 +104,7 @@ impl Recorder {
             window: Window::Before,
             tally: Tally::default(),
             failed: BTreeMap::new(),
-            connections: vec![Connection::default(); connections],
+            connections: vec![ConnectionRecord::default(); connections],
             counts: Measurement {
                 open_loop: queue.as_ref().map(|_| OpenCounts::new()),
                 ..Measurement::default()

@@ -242,7 +242,7 @@ fn serve(orders: Receiver<Command>) {
         }
     };
     event_loop.run(async move {
-        let mut members: Vec<Member> = Vec::new();
+        let mut members: Vec<JoinedLoad> = Vec::new();
         // While the thread waits here, all loads rest.
         while let Ok(order) = orders.recv() {
             match order {
@@ -259,7 +259,7 @@ fn serve(orders: Receiver<Command>) {
                     let _ = joined.send(outcome);
                     engine.wake_caller();
                     if has_joined {
-                        members.push(Member { engine, told });
+                        members.push(JoinedLoad { engine, told });
                     }
                 }
                 Command::Slice { load, length, over } => {
@@ -271,13 +271,13 @@ fn serve(orders: Receiver<Command>) {
 }
 
 /// A load that has joined.
-struct Member {
+struct JoinedLoad {
     engine: Engine,
     /// Failed requests by kind, as of the last report of its window or a slice.
     told: BTreeMap<&'static str, u64>,
 }
 
-impl Member {
+impl JoinedLoad {
     async fn slice(&mut self, length: Duration) -> Slice {
         let load = self.engine.shared_load().expect("it has joined");
         let slice = slice(load, length).await;

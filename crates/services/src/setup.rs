@@ -7,7 +7,7 @@ use duality_runtime::log;
 use crate::{
     http,
     relay::{self, Forwarded},
-    store::{Channel, InvalidLocation, Location, OpenError, Options, RedisCalls, Store},
+    store::{Channel, InvalidStore, Location, Options, RedisCalls, Store},
 };
 
 /// The operator's choices. [`Default`] means that nothing was chosen.
@@ -300,8 +300,8 @@ pub enum SetupError {
     },
     /// The store cannot promise the durability of `--durable`.
     #[error("--durable: {0}")]
-    NotDurable(InvalidLocation),
+    NotDurable(InvalidStore),
     /// The store cannot be set up.
     #[error(transparent)]
-    Store(#[from] OpenError),
+    Store(#[from] InvalidStore),
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::{folder, source};
+use crate::files::At;
 use crate::{Workspace, files, tools};
 
 /// One test of the driver. The error says what is wrong.
@@ -53,7 +54,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         ("what is not converted", Driver::natively),
     ];
     for (name, step) in steps {
-        step(&driver).map_err(|problem| format!("duality cc: {name}: {problem}"))?;
+        step(&driver).at(format_args!("duality cc: {name}"))?;
     }
     println!("{} tests of the driver", steps.len());
     Ok(())
@@ -61,9 +62,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
 
 impl Driver {
     fn write_sources(&self, tests: &Path) -> Result<(), String> {
-        let write = |name: &str, text: &str| {
-            fs::write(self.work.join(name), text).map_err(|error| format!("{name}: {error}"))
-        };
+        let write = |name: &str, text: &str| fs::write(self.work.join(name), text).at(name);
         write(
             "waits.c",
             "#include <unistd.h>\nint waits(int value) { usleep(1); return value + 1; }\n",
@@ -116,17 +115,14 @@ impl Driver {
              int main(void) { run(waits, NULL); run(computes, NULL); run(computes, NULL); return 0; }\n",
         )?;
         for name in ["test.h", "check.h", "cleanup.c", "coroutines.cc"] {
-            fs::copy(tests.join(name), self.work.join(name))
-                .map_err(|error| format!("{name}: {error}"))?;
+            fs::copy(tests.join(name), self.work.join(name)).at(name)?;
         }
         Ok(())
     }
 
     /// Writes sources with threads in C++, and a library that gets threads of the program.
     fn write_sources_of_libraries(&self) -> Result<(), String> {
-        let write = |name: &str, text: &str| {
-            fs::write(self.work.join(name), text).map_err(|error| format!("{name}: {error}"))
-        };
+        let write = |name: &str, text: &str| fs::write(self.work.join(name), text).at(name);
         write(
             "thread.cc",
             "#include <cstdio>\n#include <thread>\n#include <unistd.h>\n\
@@ -180,9 +176,7 @@ impl Driver {
 
     /// Writes sources with handlers and clean-up around the end of a thread.
     fn write_sources_of_ends(&self) -> Result<(), String> {
-        let write = |name: &str, text: &str| {
-            fs::write(self.work.join(name), text).map_err(|error| format!("{name}: {error}"))
-        };
+        let write = |name: &str, text: &str| fs::write(self.work.join(name), text).at(name);
         // A handler that keeps the end of a thread, and two that do not.
         write(
             "keeps.cc",
@@ -215,7 +209,7 @@ impl Driver {
     }
 
     fn output(&self, command: &mut Command) -> Result<Output, String> {
-        command.output().map_err(|error| format!("{}: {error}", self.command.display()))
+        command.output().at(self.command.display())
     }
 
     fn succeeds(&self, line: &str) -> Result<String, String> {
@@ -233,8 +227,7 @@ impl Driver {
 
     /// Runs a program that was made. The program must print 42 and be converted.
     fn is_converted(&self, program: &str) -> Result<(), String> {
-        let output =
-            Command::new(self.work.join(program)).output().map_err(|error| error.to_string())?;
+        let output = Command::new(self.work.join(program)).output().at(program)?;
         if output.stdout != b"42\n" {
             return Err(format!("{program} printed {}", String::from_utf8_lossy(&output.stdout)));
         }
@@ -267,8 +260,7 @@ impl Driver {
     fn language(&self) -> Result<(), String> {
         for language in ["c", "c++"] {
             let line = format!("-x {language} - -pthread -o from_input");
-            let source =
-                fs::File::open(self.work.join("whole.c")).map_err(|error| error.to_string())?;
+            let source = fs::File::open(self.work.join("whole.c")).at("whole.c")?;
             self.succeeds_with(self.driver(&line).stdin(source), &line)?;
             self.is_converted("from_input")?;
         }
@@ -286,8 +278,7 @@ impl Driver {
                 self.succeeds_with(&mut self.compiler(name, &line), &line)?;
             }
         }
-        let read =
-            |name: &str| fs::read(self.work.join(name)).map_err(|error| format!("{name}: {error}"));
+        let read = |name: &str| fs::read(self.work.join(name)).at(name);
         if read("by_cc.o")? != read("by_c++.o")? {
             return Err("the objects differ".into());
         }
@@ -338,7 +329,7 @@ impl Driver {
     fn again(&self) -> Result<(), String> {
         let cache = self.work.join("cache");
         let _ = fs::remove_dir_all(&cache);
-        fs::create_dir(&cache).map_err(|error| error.to_string())?;
+        fs::create_dir(&cache).at(cache.display())?;
         let link =
             |line: &str| self.succeeds_with(self.driver(line).env("XDG_CACHE_HOME", &cache), line);
         let is_known = |said: String| said.contains("its inputs are those of the last time");
@@ -440,8 +431,7 @@ impl Driver {
     fn graph(&self) -> Result<(), String> {
         let said =
             self.succeeds("--report --graph calls.dot -O1 -fno-inline main.c waits.c -o graph")?;
-        let graph =
-            fs::read_to_string(self.work.join("calls.dot")).map_err(|error| error.to_string())?;
+        let graph = fs::read_to_string(self.work.join("calls.dot")).at("calls.dot")?;
         if !graph.contains("\"waits\" -> \"usleep\"") || !self.work.join("calls.svg").exists() {
             return Err(graph);
         }
@@ -479,7 +469,7 @@ impl Driver {
         for line in ["break marker", "run", "duality-threads"] {
             command.args(["-ex", line]);
         }
-        let output = command.arg("./parked").output().map_err(|error| error.to_string())?;
+        let output = command.arg("./parked").output().at("gdb")?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         if said.contains("waits (parked.c:3)")
             && said.contains("start (parked.c:4)")

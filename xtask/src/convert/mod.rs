@@ -15,11 +15,12 @@
 mod driver;
 mod suite;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
-use std::{fs, io};
 
+use crate::files::At;
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{FEATURES, cargo_command, execute};
 use crate::{Workspace, tools};
@@ -153,7 +154,7 @@ fn compile_all(
     objects: &Path,
     flags: impl Fn(&mut Command),
 ) -> Result<Vec<PathBuf>, String> {
-    fs::create_dir_all(objects).map_err(|error| format!("{}: {error}", objects.display()))?;
+    fs::create_dir_all(objects).at(objects.display())?;
     let files = files_of(sources, extension)?;
     let headers = [sources.to_owned(), sources.join("../include")];
     let newest_header = headers
@@ -176,7 +177,7 @@ fn compile_all(
         let mut command = Command::new(llvm(if extension == "c" { "clang" } else { "clang++" }));
         flags(&mut command);
         command.arg("-c").arg(&file).arg("-o").arg(&object);
-        let child = command.spawn().map_err(|error| format!("clang: {error}"))?;
+        let child = command.spawn().at("clang")?;
         running.push((file, child));
     }
     for compilation in running {
@@ -195,10 +196,9 @@ fn finish((file, mut child): (PathBuf, std::process::Child)) -> Result<(), Strin
 
 /// The files of a folder with this extension, in the order of their names.
 fn files_of(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
-    let problem = |error: io::Error| format!("{}: {error}", folder.display());
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(problem)? {
-        let path = entry.map_err(problem)?.path();
+    for entry in fs::read_dir(folder).at(folder.display())? {
+        let path = entry.at(folder.display())?.path();
         if path.extension().is_some_and(|own| own == extension) {
             files.push(path);
         }

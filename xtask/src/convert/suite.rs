@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use super::{files_of, folder, llvm, source};
 use crate::Workspace;
+use crate::files::At;
 
 /// A test program that runs longer than this counts as hung.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -93,8 +94,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         folder,
         command: workspace.target.join("debug/duality"),
     };
-    fs::create_dir_all(&suite.work)
-        .map_err(|error| format!("{}: {error}", suite.work.display()))?;
+    fs::create_dir_all(&suite.work).at(suite.work.display())?;
     let tests = suite.source.join("tests");
     // The programs in C++ come first: they take longest.
     let mut programs = files_of(&tests, "cc")?;
@@ -165,8 +165,7 @@ impl Suite {
     /// Compiles a program in every way, and compares the outputs.
     fn program(&self, file: &Path) -> Result<(), String> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let text =
-            fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let text = fs::read_to_string(file).at(file.display())?;
         let flags: Vec<&str> = text
             .lines()
             .find_map(|line| {
@@ -199,8 +198,8 @@ impl Suite {
             .arg(self.source.join("tests/fuzz.py"))
             .arg(seed.to_string())
             .output();
-        let made = made.map_err(|error| format!("python3: {error}"))?;
-        fs::write(&file, made.stdout).map_err(|error| format!("{}: {error}", file.display()))?;
+        let made = made.at("python3")?;
+        fs::write(&file, made.stdout).at(file.display())?;
         let runtime = [Runtime::Reference, Runtime::Product(1), Runtime::Product(3)][seed / 5 % 3];
         let level = ["-O0", "-O1", "-O2", "-Os", "-O3"][seed % 5];
         let build = Build { level, sanitizer: seed.is_multiple_of(2), runtime };
@@ -263,8 +262,7 @@ impl Suite {
             .arg("-g")
             .env("DUALITY_CONVERT_REPORT", &report);
         compile(&mut command, &format!("{name}: report"))?;
-        let text = fs::read_to_string(&report)
-            .map_err(|error| format!("{}: {error}", report.display()))?;
+        let text = fs::read_to_string(&report).at(report.display())?;
         match wanted.lines().find(|line| !text.contains(line.trim())) {
             None => Ok(()),
             Some(line) => Err(format!("{name}: the report lacks `{}`\n{text}", line.trim())),
@@ -324,7 +322,7 @@ fn is_cxx(file: &Path) -> bool {
 }
 
 fn compile(command: &mut Command, title: &str) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("clang: {error}"))?;
+    let output = command.output().at("clang")?;
     if output.status.success() {
         return Ok(());
     }
@@ -350,10 +348,10 @@ fn finish(program: &Path, title: &str, loops: u8, leaks: Leaks) -> Result<Output
         Leaks::LookedFor => "detect_leaks=1:detect_stack_use_after_return=0",
     };
     command.env("ASAN_OPTIONS", options);
-    let mut child = command.spawn().map_err(|error| format!("{title}: {error}"))?;
+    let mut child = command.spawn().at(title)?;
     let start = Instant::now();
     // Test programs print little: their output fits into the pipe.
-    while child.try_wait().map_err(|error| format!("{title}: {error}"))?.is_none() {
+    while child.try_wait().at(title)?.is_none() {
         if start.elapsed() > LIMIT {
             let _ = child.kill();
             let _ = child.wait();
@@ -361,5 +359,5 @@ fn finish(program: &Path, title: &str, loops: u8, leaks: Leaks) -> Result<Output
         }
         thread::sleep(Duration::from_millis(5));
     }
-    child.wait_with_output().map_err(|error| format!("{title}: {error}"))
+    child.wait_with_output().at(title)
 }

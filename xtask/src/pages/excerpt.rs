@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::files::{copy, read, told, write};
+use crate::files::{At, copy, read, write};
 
 use super::links;
 
@@ -19,8 +19,8 @@ impl Excerpt<'_> {
     pub(crate) fn copy(&self, root: &Path, path: &str, to: &Path) -> Result<(), String> {
         let from = root.join(path);
         if from.is_dir() {
-            for entry in fs::read_dir(&from).map_err(|error| told(&from, &error))? {
-                let name = entry.map_err(|error| told(&from, &error))?.file_name();
+            for entry in fs::read_dir(&from).at(from.display())? {
+                let name = entry.at(from.display())?.file_name();
                 let name = name.to_string_lossy();
                 self.copy(root, &format!("{path}/{name}"), &to.join(&*name))?;
             }

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn paths_are_relative_to_the_page() {
-        assert_eq!(resolve("docs/log/a.md", "../../runs"), Some("runs".into()));
+        assert_eq!(resolve("docs/decisions/a.md", "../../runs"), Some("runs".into()));
         assert_eq!(resolve("docs/a.md", "b.md"), Some("docs/b.md".into()));
         assert_eq!(resolve("README.md", "../b.md"), None);
     }

@@ -171,15 +171,6 @@ pub(crate) fn manifest(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-pub(crate) fn lock(tree: &Tree) -> Vec<Violation> {
-    let missing = Violation::new(
-        "Cargo.lock",
-        0,
-        "git does not track it: `git add Cargo.lock`, so that every build is the same",
-    );
-    if tree.lock_is_tracked { Vec::new() } else { vec![missing] }
-}
-
 pub(crate) fn subject(tree: &Tree) -> Vec<Violation> {
     let too_long = |line: &String| {
         let (hash, subject) = line.split_once(' ')?;
@@ -332,8 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_file_and_the_two_commands_are_there() {
-        assert_eq!(lock(&Tree { lock_is_tracked: false, ..Tree::sample() }).len(), 1);
+    fn the_two_commands_are_there() {
         assert_eq!(readme(&Tree { readme: "cargo xtask test".into(), ..Tree::sample() }).len(), 1);
     }
 }

@@ -62,12 +62,11 @@ pub(crate) const RULES: &[Rule] = &[
         "sentences have at most 25 words, and none for a person where code is meant; xtask/plain.txt lists the rest",
         plain::plain,
     ),
-    rule("function-length", "a function has at most 70 lines", shape::function_length),
-    rule("placeholder", "no todo!, unimplemented!, dbg! or #[ignore]", words::placeholder),
+    rule("ignored", "no test is marked #[ignore]", words::ignored),
     rule("platform", "services and architectures have no platform #[cfg]", words::platform),
     rule(
         "quiet",
-        "poller, fiber and the runtime's loop and worlds do without std's I/O, threads, printing and sleeping",
+        "poller, fiber and the runtime's loop and worlds do without std's I/O, threads and sleeping",
         words::quiet,
     ),
     rule("port", "tests let the kernel choose ports", words::port),
@@ -88,7 +87,6 @@ pub(crate) const RULES: &[Rule] = &[
         "a crate has a description and the workspace's lints, a published one keywords and categories too",
         crates::manifest,
     ),
-    rule("lock", "Cargo.lock is committed", crates::lock),
     rule("subject", "the subject of a commit has at most 72 characters", crates::subject),
     rule("readme", "README.md shows the two commands that a newcomer types", crates::readme),
     rule(

@@ -22,7 +22,7 @@ const SHOWN: usize = 10;
 
 /// A sentence that is too long, or has a word for people.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct Sentence {
     /// The line in which its paragraph begins.
     line: usize,
     what: String,
@@ -42,7 +42,7 @@ pub(crate) fn plain(tree: &Tree) -> Vec<Violation> {
     checked.collect()
 }
 
-fn complaint(places: &[Place], allowed: usize) -> Option<String> {
+fn complaint(places: &[Sentence], allowed: usize) -> Option<String> {
     let count = places.len();
     if count < allowed {
         return Some(format!(
@@ -53,7 +53,7 @@ fn complaint(places: &[Place], allowed: usize) -> Option<String> {
         return None;
     }
     let mut message = format!("{count} places are not plain English, {allowed} may be:");
-    for Place { line, what } in places.iter().take(SHOWN) {
+    for Sentence { line, what } in places.iter().take(SHOWN) {
         let _ = write!(message, " line {line}: {what};");
     }
     let rest = count.saturating_sub(SHOWN);
@@ -98,7 +98,7 @@ fn listed(list: &str) -> BTreeMap<&str, usize> {
 }
 
 /// The places of each file that has at least one.
-fn places(tree: &Tree) -> BTreeMap<&str, Vec<Place>> {
+fn places(tree: &Tree) -> BTreeMap<&str, Vec<Sentence>> {
     let sources = tree.sources.iter().map(|source| (&source.path, source.text.as_str(), false));
     let natives = tree.natives.iter().map(|native| (&native.path, native.text.as_str(), false));
     let pages = tree.pages.iter().map(|page| (&page.path, current(page), true));
@@ -109,12 +109,8 @@ fn places(tree: &Tree) -> BTreeMap<&str, Vec<Place>> {
         .collect()
 }
 
-/// The part of a page that is still edited: the newest section of the changelog, and nothing of a
-/// log.
+/// The part of a page that is still edited: the newest section of the changelog.
 fn current(page: &Page) -> &str {
-    if page.path.starts_with("docs/log/") {
-        return "";
-    }
     let mut sections = page.text.match_indices("\n## ").map(|(at, _)| at);
     match sections.nth(1) {
         Some(second) if page.path == "CHANGELOG.md" => &page.text[..second],
@@ -122,17 +118,17 @@ fn current(page: &Page) -> &str {
     }
 }
 
-fn places_in(text: &str, is_page: bool) -> Vec<Place> {
+fn places_in(text: &str, is_page: bool) -> Vec<Sentence> {
     let mut places = Vec::new();
     for (line, paragraph) in paragraphs(text, is_page) {
         for sentence in sentences(&without_code(&paragraph)) {
             let words = sentence.split(|character| !is_of_word(character));
             let count = words.filter(|word| !word.is_empty()).count();
             if count > MOST_WORDS {
-                places.push(Place { line, what: format!("{count} words") });
+                places.push(Sentence { line, what: format!("{count} words") });
             }
             if let Some(word) = word_for_people(&sentence) {
-                places.push(Place { line, what: format!("`{word}`") });
+                places.push(Sentence { line, what: format!("`{word}`") });
             }
         }
     }

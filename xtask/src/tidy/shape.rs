@@ -1,4 +1,4 @@
-//! Rules about the shape of one file: its opening, its length and width, and its functions.
+//! Rules about the shape of one file: its opening, its length and its width.
 
 use super::source::line_of;
 use super::tree::Page;
@@ -13,9 +13,6 @@ const COLUMNS: usize = 100;
 /// The most lines of the pages that are read first. A number only falls.
 const PAGE_LINES: &[(&str, usize)] =
     &[("README.md", 120), ("ARCHITECTURE.md", 250), ("docs/performance.md", 200)];
-
-/// The most lines from `fn` to the closing brace: as many as fit on a screen.
-const FUNCTION_LINES: usize = 70;
 
 pub(crate) fn header(tree: &Tree) -> Vec<Violation> {
     let headless = |source: &&Source| !source.text.starts_with("//!");
@@ -87,22 +84,6 @@ fn wide_lines(path: &str, text: &str, is_page: bool) -> Vec<Violation> {
     wide
 }
 
-pub(crate) fn function_length(tree: &Tree) -> Vec<Violation> {
-    let too_long = |source: &Source| {
-        let long =
-            source.functions().into_iter().filter(|function| function.lines > FUNCTION_LINES);
-        long.map(|function| {
-            let (name, lines) = (function.name, function.lines);
-            let message = format!(
-                "`{name}` has {lines} lines, {FUNCTION_LINES} at most: name its parts as functions"
-            );
-            Violation::new(&source.path, function.line, message)
-        })
-        .collect::<Vec<_>>()
-    };
-    tree.sources.iter().flat_map(too_long).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,13 +134,5 @@ mod tests {
             file_length(&tree(&format!("{lines}// x\n#[cfg(test)]\nmod tests {{}}\n"))).len(),
             1
         );
-    }
-
-    #[test]
-    fn a_long_function_is_named_with_its_line() {
-        let body = "    f();\n".repeat(FUNCTION_LINES - 2);
-        assert_eq!(function_length(&tree(&format!("fn fits() {{\n{body}}}\n"))), []);
-        let found = function_length(&tree(&format!("\nfn long() {{\n{body}\n}}\n")));
-        assert_eq!((found[0].line, found[0].message.starts_with("`long` has 71 lines")), (2, true));
     }
 }

@@ -6,8 +6,6 @@
 //! blanked text. A lexer is enough for the rules. A parser (syn) would cost more compile time than
 //! the rest of xtask.
 
-use std::ops::Range;
-
 /// A Rust file, at a path relative to the workspace, with `/` between its parts.
 pub(crate) struct Source {
     /// The path, for example `crates/poller/src/lib.rs`.
@@ -16,16 +14,6 @@ pub(crate) struct Source {
     pub(crate) text: String,
     /// The text with spaces in place of comments, strings and characters.
     pub(crate) code: String,
-}
-
-/// A function found in a source: from its `fn` to the brace that closes it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Function<'a> {
-    pub(crate) name: &'a str,
-    /// The line of the `fn`, counted from 1.
-    pub(crate) line: usize,
-    /// From the line of the `fn` to the line of the closing brace, both included.
-    pub(crate) lines: usize,
 }
 
 impl Source {
@@ -73,21 +61,6 @@ impl Source {
     /// The code that is shipped: the part of a file before its tests, and nothing of a test file.
     pub(crate) fn production(&self) -> &str {
         if self.is_test() { "" } else { &self.code[..self.tests_start()] }
-    }
-
-    /// Every function with a body, closures excepted, in the order of the file.
-    pub(crate) fn functions(&self) -> Vec<Function<'_>> {
-        words(&self.code, "fn")
-            .filter_map(|start| {
-                let signature = &self.code[start + 2..];
-                let name = first_word(signature.trim_start());
-                // A type such as `fn(u8) -> u8` has no name, and a trait's declaration has no body.
-                let body = if name.is_empty() { None } else { body(signature) }?;
-                let end = start + 2 + body.end;
-                let lines = self.code[start..end].matches('\n').count() + 1;
-                Some(Function { name, line: self.line(start), lines })
-            })
-            .collect()
     }
 }
 
@@ -148,22 +121,6 @@ fn opens_module(code: &str) -> bool {
     }
     let item = &rest[..rest.find([';', '{']).unwrap_or(rest.len())];
     words(item, "mod").next().is_some() && rest[item.len()..].starts_with('{')
-}
-
-/// The body of the function with the signature at the start of `code`, braces included. A
-/// declaration has none.
-fn body(code: &str) -> Option<Range<usize>> {
-    let mut depth = 0_usize;
-    for (offset, byte) in code.bytes().enumerate() {
-        match byte {
-            b'(' | b'[' => depth += 1,
-            b')' | b']' => depth = depth.saturating_sub(1),
-            b';' if depth == 0 => return None,
-            b'{' if depth == 0 => return Some(offset..bracketed_end(code, offset)),
-            _ => {}
-        }
-    }
-    None
 }
 
 fn is_word_byte(byte: u8) -> bool {
@@ -287,23 +244,6 @@ mod tests {
         for (text, code) in cases {
             assert_eq!(blank(text), code, "{text}");
         }
-    }
-
-    #[test]
-    fn functions_are_measured_from_fn_to_closing_brace() {
-        let source = Source::new(
-            "x.rs",
-            "trait T { fn declared(&self) -> [u8; 4]; }\n\
-             fn one(f: fn(u8) -> u8) -> [u8; 4] where u8: Copy { \"}\"; }\n\
-             impl T for X {\n    pub async fn three(&self) {\n        inner();\n    }\n}\n",
-        );
-        assert_eq!(
-            source.functions(),
-            [
-                Function { name: "one", line: 2, lines: 1 },
-                Function { name: "three", line: 4, lines: 3 }
-            ]
-        );
     }
 
     #[test]

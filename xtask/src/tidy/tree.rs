@@ -27,7 +27,6 @@ pub(crate) struct Tree {
     pub(crate) manifests: Vec<Manifest>,
     /// The text of README.md, empty if there is no such file.
     pub(crate) readme: String,
-    pub(crate) lock_is_tracked: bool,
     /// The text of xtask/plain.txt, empty if there is no such file.
     pub(crate) plain_list: String,
     /// The subjects of the newest commits, each after its hash.
@@ -57,7 +56,6 @@ impl Tree {
             files: BTreeSet::new(),
             manifests: Vec::new(),
             readme: fs::read_to_string(root.join("README.md")).unwrap_or_default(),
-            lock_is_tracked: lock_is_tracked(root),
             natives: Vec::new(),
             plain_list: fs::read_to_string(root.join(PLAIN_LIST)).unwrap_or_default(),
             subjects: subjects(root),
@@ -104,7 +102,6 @@ impl Tree {
             files: BTreeSet::new(),
             manifests: Vec::new(),
             readme: "cargo run --release -- compare\ncargo xtask test\n".into(),
-            lock_is_tracked: true,
             natives: Vec::new(),
             plain_list: String::new(),
             subjects: Vec::new(),
@@ -157,16 +154,6 @@ fn list_all(root: &Path, folder: &Path, files: &mut BTreeSet<String>) -> io::Res
         }
     }
     Ok(())
-}
-
-/// Whether git knows Cargo.lock. Outside a repository (an unpacked archive) the file must only
-/// exist.
-fn lock_is_tracked(root: &Path) -> bool {
-    let known = Command::new("git").args(["ls-files", "Cargo.lock"]).current_dir(root).output();
-    match known {
-        Ok(output) if output.status.success() => !output.stdout.is_empty(),
-        _ => root.join("Cargo.lock").exists(),
-    }
 }
 
 /// The newest commits, without merges. Outside a repository there are no commits.

@@ -14,16 +14,10 @@ const QUIET: &[&str] = &[
     "crates/runtime/src/world/",
 ];
 
-pub(crate) fn placeholder(tree: &Tree) -> Vec<Violation> {
-    let find = |source: &Source| {
-        let macros = ["todo", "unimplemented", "dbg"]
-            .into_iter()
-            .flat_map(|name| macro_calls(&source.code, name));
-        let mut found = at(source, macros, "finish it, or leave it out: nothing lands half done");
-        let ignored = offsets(&source.code, "#[ignore");
-        found.extend(at(source, ignored, "a test runs, or it is not in the tree; what the machine lacks is reported as unavailable"));
-        found
-    };
+pub(crate) fn ignored(tree: &Tree) -> Vec<Violation> {
+    let message =
+        "a test runs, or it is not in the tree; what the machine lacks is reported as unavailable";
+    let find = |source: &Source| at(source, offsets(&source.code, "#[ignore"), message);
     tree.sources.iter().flat_map(find).collect()
 }
 
@@ -49,20 +43,17 @@ pub(crate) fn platform(tree: &Tree) -> Vec<Violation> {
 pub(crate) fn quiet(tree: &Tree) -> Vec<Violation> {
     let find = |source: &Source| {
         let code = source.production();
-        let prints = ["print", "println", "eprint", "eprintln"]
-            .into_iter()
-            .flat_map(|name| macro_calls(code, name));
         let threads = imports(code, "thread", &["sleep", "spawn", "scope", "Builder"]);
         let files = imports(code, "std", &["fs"]);
         // Addresses are plain values. Sockets are not, and neither is the resolver behind
         // ToSocketAddrs.
         let sockets =
             imports(code, "std::net", &["TcpListener", "TcpStream", "UdpSocket", "ToSocketAddrs"]);
-        let found = prints.chain(threads).chain(files).chain(sockets);
+        let found = threads.chain(files).chain(sockets);
         at(
             source,
             found,
-            "`duality run` interposes what this calls: use rustix, and leave printing and sleeping to the caller",
+            "`duality run` interposes what this calls: use rustix, and leave sleeping to the caller",
         )
     };
     tree.sources
@@ -107,11 +98,6 @@ fn at(source: &Source, found: impl Iterator<Item = usize>, message: &str) -> Vec
     lines.into_iter().map(|line| Violation::new(&source.path, line, message)).collect()
 }
 
-/// The places that call the macro `name`.
-fn macro_calls<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
-    words(code, name).filter(|start| code[start + name.len()..].starts_with('!'))
-}
-
 /// The places that reach one of `names` through `module::`, alone or in braces.
 fn imports<'a>(
     code: &'a str,
@@ -148,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_found_in_code_only() {
-        let text = "// todo!()\nfn f() { todo!(); }\nfn g() { dbg!(unimplemented!()) }\n#[ignore = \"slow\"]\nfn h(ignore: u8) {}\n";
-        assert_eq!(lines(placeholder, "crates/lab/src/plan.rs", text), [2, 3, 4]);
+    fn ignored_tests_are_found_in_code_only() {
+        let text = "// #[ignore]\n#[ignore = \"slow\"]\nfn h(ignore: u8) {}\n";
+        assert_eq!(lines(ignored, "crates/lab/src/plan.rs", text), [2]);
     }
 
     #[test]
@@ -163,8 +149,8 @@ mod tests {
     #[test]
     fn what_a_preloaded_library_interposes_is_not_called() {
         let text = "use std::{fs, io};\nuse std::{io, os::unix::fs::FileExt};\nuse std::net::{SocketAddr, TcpStream};\n\
-                    use std::net::SocketAddr;\nfn f() { std::thread::sleep(d); eprintln!(); thread::current(); }\n\
-                    #[cfg(test)]\nmod tests {\nfn g() { println!(); }\n}\n";
+                    use std::net::SocketAddr;\nfn f() { std::thread::sleep(d); thread::current(); }\n\
+                    #[cfg(test)]\nmod tests {\nfn g() { std::thread::sleep(d); }\n}\n";
         assert_eq!(lines(quiet, "crates/fiber/src/lib.rs", text), [1, 3, 5]);
         assert_eq!(lines(quiet, "crates/runtime/src/task.rs", text), [0; 0]);
     }

@@ -61,65 +61,18 @@ pub enum Disk {
     Inline,
 }
 
-/// The options of an architecture. Each architecture uses the options that concern it. Begin with
-/// the default, and set the options that should differ: `Options::default().workers(8).cores(2)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Options {
-    /// The number of processes of `prefork`, and of threads of `pool` and the work pools.
-    pub workers: usize,
-    /// The number of kernel threads of architectures that
-    /// [replicate](crate::About::replicates). Each has its own listener and loop.
-    pub cores: usize,
-    /// Connections that may wait to be accepted.
-    pub backlog: i32,
-    /// The most connections served at a time, divided among the cores. Further ones wait for a
-    /// slot, and are refused if none becomes free. In `pool` and `prefork`, `workers` also bounds
-    /// them.
-    pub max_connections: usize,
-    /// The most connections of one client address. Further ones are refused at once. `None`, the
-    /// default, is no limit. The first 64 bits of an IPv6 address count as the client.
-    pub max_per_address: Option<usize>,
-    /// The most new connections of one client address in a second, from 1 to 10,000. Further ones
-    /// are refused at once. `None`, the default, is no limit.
-    pub rate_per_address: Option<usize>,
-    /// Bytes of stack for each kernel or user-level thread. Only touched pages cost memory.
-    pub stack_size: usize,
-    /// How `pool` hands over connections.
-    pub hand_over: HandOver,
-    /// The poller of the loop beneath `uthreads`. Event loops have the poller of their name.
-    /// `None`, the default, is [the best](Kind::best) that this machine can run.
-    pub poller: Option<Kind>,
-    /// The preference of a full loop.
-    pub prefer: Prefer,
-    /// The number of accepted connections that may wait for their turn in user space. They wait in
-    /// the list of a pool, or in the accept queues of loops, which share the number. Further
-    /// connections stay in the kernel's accept queue. With 0, no connection is accepted before its
-    /// turn. `None`, the default, is as many as there are descriptors for.
-    pub accept_queue: Option<usize>,
-    /// The most connections that a work pool or a staged server has under way. Further ones wait to
-    /// be accepted. `None`, the default, is as many as there are descriptors for.
-    pub admit: Option<usize>,
-    /// The most threads of each stage of a staged server.
-    pub stage_threads: NonZeroUsize,
-    /// The number of events that may wait at each stage before a staged server admits no further
-    /// connection.
-    pub stage_queue: NonZeroUsize,
-    /// The treatment of further connections by a full server.
-    pub when_full: WhenFull,
-    /// Which queues of libdispatch `gcd` uses.
-    pub gcd_queues: GcdQueues,
-    /// How long an idle loop goes on polling before it sleeps.
-    pub busy_poll: Duration,
-    /// Which threads read files for services on a loop.
-    pub disk: Disk,
-    /// The most helper threads of a process.
-    pub disk_helpers: NonZeroUsize,
-}
+/// Makes [`Options`]: a field of each entry, a method that sets it, and its default.
+macro_rules! options {
+    ($($(#[$about:meta])* $field:ident: $type:ty = $default:expr;)*) => {
+        /// The options of an architecture. Each architecture uses the options that concern it.
+        /// Begin with the default, and set the options that should differ:
+        /// `Options::default().workers(8).cores(2)`.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Options {
+            $($(#[$about])* pub $field: $type,)*
+        }
 
-/// A method for each field, which sets it.
-macro_rules! setters {
-    ($($field:ident: $type:ty,)*) => {
         impl Options {
             $(
                 /// Sets the field of this name.
@@ -130,57 +83,68 @@ macro_rules! setters {
                 }
             )*
         }
+
+        impl Default for Options {
+            /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of
+            /// connections, stacks of 128 KiB. `uthreads` has the best poller. Loops serve first,
+            /// accept eagerly, sleep when they are idle, and have four helper threads read files.
+            /// Each stage has ten threads (as in SEDA). Connections wait while a stage has more
+            /// than 1,024 events.
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
     };
 }
 
-setters! {
-    workers: usize,
-    cores: usize,
-    backlog: i32,
-    max_connections: usize,
-    max_per_address: Option<usize>,
-    rate_per_address: Option<usize>,
-    stack_size: usize,
-    hand_over: HandOver,
-    poller: Option<Kind>,
-    prefer: Prefer,
-    accept_queue: Option<usize>,
-    admit: Option<usize>,
-    stage_threads: NonZeroUsize,
-    stage_queue: NonZeroUsize,
-    when_full: WhenFull,
-    gcd_queues: GcdQueues,
-    busy_poll: Duration,
-    disk: Disk,
-    disk_helpers: NonZeroUsize,
-}
-
-impl Default for Options {
-    /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of
-    /// connections, stacks of 128 KiB. `uthreads` has the best poller. Loops serve first, accept
-    /// eagerly, sleep when they are idle, and have four helper threads read files. Each stage has
-    /// ten threads (as in SEDA). Connections wait while a stage has more than 1,024 events.
-    fn default() -> Self {
-        Self {
-            workers: 100,
-            cores: 1,
-            backlog: 4096,
-            max_connections: usize::MAX,
-            max_per_address: None,
-            rate_per_address: None,
-            stack_size: 128 * 1024,
-            hand_over: HandOver::default(),
-            poller: None,
-            prefer: Prefer::default(),
-            accept_queue: None,
-            admit: None,
-            stage_threads: NonZeroUsize::new(10).expect("it is not zero"),
-            stage_queue: NonZeroUsize::new(1024).expect("it is not zero"),
-            when_full: WhenFull::default(),
-            gcd_queues: GcdQueues::default(),
-            busy_poll: Duration::ZERO,
-            disk: Disk::default(),
-            disk_helpers: task::HELPERS,
-        }
-    }
+options! {
+    /// The number of processes of `prefork`, and of threads of `pool` and the work pools.
+    workers: usize = 100;
+    /// The number of kernel threads of architectures that
+    /// [replicate](crate::About::replicates). Each has its own listener and loop.
+    cores: usize = 1;
+    /// Connections that may wait to be accepted.
+    backlog: i32 = 4096;
+    /// The most connections served at a time, divided among the cores. Further ones wait for a
+    /// slot, and are refused if none becomes free. In `pool` and `prefork`, `workers` also bounds
+    /// them.
+    max_connections: usize = usize::MAX;
+    /// The most connections of one client address. Further ones are refused at once. `None`, the
+    /// default, is no limit. The first 64 bits of an IPv6 address count as the client.
+    max_per_address: Option<usize> = None;
+    /// The most new connections of one client address in a second, from 1 to 10,000. Further ones
+    /// are refused at once. `None`, the default, is no limit.
+    rate_per_address: Option<usize> = None;
+    /// Bytes of stack for each kernel or user-level thread. Only touched pages cost memory.
+    stack_size: usize = 128 * 1024;
+    /// How `pool` hands over connections.
+    hand_over: HandOver = HandOver::default();
+    /// The poller of the loop beneath `uthreads`. Event loops have the poller of their name.
+    /// `None`, the default, is [the best](Kind::best) that this machine can run.
+    poller: Option<Kind> = None;
+    /// The preference of a full loop.
+    prefer: Prefer = Prefer::default();
+    /// The number of accepted connections that may wait for their turn in user space. They wait in
+    /// the list of a pool, or in the accept queues of loops, which share the number. Further
+    /// connections stay in the kernel's accept queue. With 0, no connection is accepted before its
+    /// turn. `None`, the default, is as many as there are descriptors for.
+    accept_queue: Option<usize> = None;
+    /// The most connections that a work pool or a staged server has under way. Further ones wait to
+    /// be accepted. `None`, the default, is as many as there are descriptors for.
+    admit: Option<usize> = None;
+    /// The most threads of each stage of a staged server.
+    stage_threads: NonZeroUsize = NonZeroUsize::new(10).expect("it is not zero");
+    /// The number of events that may wait at each stage before a staged server admits no further
+    /// connection.
+    stage_queue: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not zero");
+    /// The treatment of further connections by a full server.
+    when_full: WhenFull = WhenFull::default();
+    /// Which queues of libdispatch `gcd` uses.
+    gcd_queues: GcdQueues = GcdQueues::default();
+    /// How long an idle loop goes on polling before it sleeps.
+    busy_poll: Duration = Duration::ZERO;
+    /// Which threads read files for services on a loop.
+    disk: Disk = Disk::default();
+    /// The most helper threads of a process.
+    disk_helpers: NonZeroUsize = task::HELPERS;
 }

@@ -16,7 +16,7 @@ use super::job::Job;
 use super::links::Link;
 use super::toolchain::Toolchain;
 use super::{Language, Wishes, cannot_run, runtime};
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFailure};
 
 /// The environment variables for the pass. The pass cannot have options, because lld reads its own
 /// before it loads the pass.
@@ -47,7 +47,7 @@ pub(super) fn link(
         // The program's own `-x` applies to its own files.
         Ok(runtime) => clang.args(["-x", "none"]).args(&runtime.arguments),
         // A program without threads needs no runtime. The pass reports a runtime that is missing.
-        Err(why) => clang.env(NO_RUNTIME, why),
+        Err(why) => clang.env(NO_RUNTIME, why.to_string()),
     };
     let known = match wishes {
         Wishes { report: None, graph: None } => Link::of(&clang, job),
@@ -99,7 +99,7 @@ fn in_front(
     if language == Language::C || job.alone.is_some() || job.libcxx {
         return Ok(None);
     }
-    runtime::libstdcxx(&toolchain.compiler).map(Some).map_err(Failure::failed)
+    runtime::libstdcxx(&toolchain.compiler).map(Some)
 }
 
 /// Runs the same command once more.
@@ -118,8 +118,7 @@ struct Report<'a> {
 
 impl<'a> Report<'a> {
     fn new(to: &'a Path) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir()
-            .map_err(|error| Failure::failed(format!("no folder for the report: {error}")))?;
+        let folder = tempfile::tempdir().failed_at("no folder for the report")?;
         Ok(Self { to, folder })
     }
 
@@ -142,8 +141,7 @@ impl<'a> Report<'a> {
             return Ok(());
         }
         let _ = writeln!(text, "\n{line}");
-        fs::write(self.to, text)
-            .map_err(|error| Failure::failed(format!("{}: {error}", self.to.display())))
+        fs::write(self.to, text).failed_at(self.to.display())
     }
 
     /// Links the program natively, for comparison.

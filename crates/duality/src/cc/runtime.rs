@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use super::job::Job;
 use super::toolchain;
+use crate::failure::{Failure, OrFailure};
 use crate::run::ENGINE;
 
 /// Names the objects of another runtime, separated by colons. Used by tests.
@@ -113,15 +114,15 @@ pub(super) struct Runtime {
 }
 
 /// The runtime for a program, or the reason why it is missing.
-pub(super) fn choose(job: &Job, clang: &Path) -> Result<Runtime, String> {
+pub(super) fn choose(job: &Job, clang: &Path) -> Result<Runtime, Failure> {
     if let Some(objects) = hidden() {
         return Ok(Runtime { arguments: objects, _folder: None });
     }
     if ENGINE.is_empty() {
-        return Err(MISSING.into());
+        return Err(Failure::failed(MISSING));
     }
     if let Some(why) = job.alone {
-        return Err(why.into());
+        return Err(Failure::failed(why));
     }
     let (object, folder) = object(clang, job.sanitized)?;
     // libc comes first: its functions satisfy the program where the runtime offers the same names.
@@ -149,7 +150,7 @@ pub(super) fn place() -> Option<PathBuf> {
 }
 
 /// The runtime's object.
-fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), String> {
+fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), Failure> {
     let mut hasher = DefaultHasher::new();
     (SOURCES, CONTRACT, IMAGE, ENGINE, FLAGS, sanitized, clang).hash(&mut hasher);
     let name = format!("runtime-{:016x}.o", hasher.finish());
@@ -158,13 +159,13 @@ fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), S
 
 /// The arguments for what stands in front of libstdc++. The linker takes it only if the program has
 /// threads, conditions or futures.
-pub(super) fn libstdcxx(clang: &Path) -> Result<Runtime, String> {
+pub(super) fn libstdcxx(clang: &Path) -> Result<Runtime, Failure> {
     let mut hasher = DefaultHasher::new();
     (LIBSTDCXX, LIBSTDCXX_FLAGS, clang).hash(&mut hasher);
     let name = format!("libstdcxx-{:016x}.o", hasher.finish());
     let (object, folder) = made_once(&name, |work| {
         let (source, text) = LIBSTDCXX;
-        fs::write(work.join(source), text).map_err(|error| told(&work.join(source), &error))?;
+        fs::write(work.join(source), text).failed_at(work.join(source).display())?;
         let mut compiler = Command::new(clang);
         run(compiler.args(LIBSTDCXX_FLAGS).args([source, "-o", "made.o"]).current_dir(work))?;
         Ok(work.join("made.o"))
@@ -177,21 +178,21 @@ pub(super) fn libstdcxx(clang: &Path) -> Result<Runtime, String> {
 /// the link is done.
 fn made_once(
     name: &str,
-    make: impl FnOnce(&Path) -> Result<PathBuf, String>,
-) -> Result<(PathBuf, Option<TempDir>), String> {
+    make: impl FnOnce(&Path) -> Result<PathBuf, Failure>,
+) -> Result<(PathBuf, Option<TempDir>), Failure> {
     match cache() {
         Some(cache) => {
             let object = cache.join(name);
             if !object.is_file() {
-                let work = tempfile::tempdir_in(&cache).map_err(|error| told(&cache, &error))?;
+                let work = tempfile::tempdir_in(&cache).failed_at(cache.display())?;
                 let made = make(work.path())?;
-                fs::rename(&made, &object).map_err(|error| told(&object, &error))?;
+                fs::rename(&made, &object).failed_at(object.display())?;
                 prune(&cache, "o", KEPT);
             }
             Ok((object, None))
         }
         None => {
-            let work = tempfile::tempdir().map_err(|error| told(&env::temp_dir(), &error))?;
+            let work = tempfile::tempdir().failed_at(env::temp_dir().display())?;
             let made = make(work.path())?;
             Ok((made, Some(work)))
         }
@@ -224,10 +225,10 @@ pub(super) fn prune(cache: &Path, extension: &str, kept: usize) {
 }
 
 /// Compiles the runtime in this folder. Returns the object.
-fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, String> {
+fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, Failure> {
     let write = |name: &str, bytes: &[u8]| {
         let path = work.join(name);
-        fs::write(&path, bytes).map_err(|error| told(&path, &error))
+        fs::write(&path, bytes).failed_at(path.display())
     };
     for (name, text) in SOURCES.iter().chain([&CONTRACT]) {
         write(name, text.as_bytes())?;
@@ -248,7 +249,7 @@ fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, String
     linker.args(["-fuse-ld=lld", "-nostdlib", "-r", "-o", "runtime.object"]).args(objects);
     run(linker.current_dir(work))?;
     // The program may have functions of the same names as the runtime's own.
-    let objcopy = toolchain::program("llvm-objcopy").map_err(|failure| failure.to_string())?;
+    let objcopy = toolchain::program("llvm-objcopy")?;
     let mut hide = Command::new(objcopy);
     hide.arg("--wildcard");
     for name in ["rt_*", "duality_*_task", "__lsan_is_turned_off"].iter().chain(IN_FRONT) {
@@ -258,21 +259,17 @@ fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, String
     Ok(work.join("runtime.object"))
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+fn run(command: &mut Command) -> Result<(), Failure> {
     let output = command
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| told(Path::new(command.get_program()), &error))?;
+        .failed_at(Path::new(command.get_program()).display())?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!(
+    Err(Failure::failed(format!(
         "the runtime does not compile ({}):\n{}",
         output.status,
         String::from_utf8_lossy(&output.stderr)
-    ))
-}
-
-fn told(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", path.display())
+    )))
 }

@@ -4,10 +4,9 @@ use std::io;
 
 use duality_lab::measure::hosts::agent;
 
-use super::Failure;
+use super::{Failure, OrFailure};
 
 /// Carries out orders until they end. Before it returns, it ends all processes that it started.
 pub(super) fn run() -> Result<(), Failure> {
-    agent::run(io::stdin(), io::stdout())
-        .map_err(|error| Failure::failed(format!("agent: an order cannot be read: {error}")))
+    agent::run(io::stdin(), io::stdout()).failed_at("agent: an order cannot be read")
 }

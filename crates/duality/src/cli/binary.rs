@@ -10,12 +10,12 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use duality_lab::ask::settings::Settings;
+use duality_lab::ask::settings::{Settings, parse_command};
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::record::{Peer, Stop, Ways};
 use duality_runtime::log;
 
-use super::{Failure, Tuning};
+use super::{Failure, OrFailure, Tuning};
 use crate::run::{self, Program, Verdict};
 
 /// The time limit for the server to begin to listen.
@@ -43,21 +43,6 @@ const TICK: &str = "DUALITY_TICK";
 
 /// A mark that the runtime of `duality cc` leaves in a program, even without symbols.
 const MARK: &[u8] = b"duality_engine_entry";
-
-/// A command line, as words.
-#[derive(Clone, Debug)]
-pub(super) struct Words(pub(super) Vec<String>);
-
-impl Words {
-    /// Splits a command line as a shell does.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        match shlex::split(text) {
-            Some(words) if !words.is_empty() => Ok(Self(words)),
-            Some(_) => Err("no command is given: name a program and its arguments".to_owned()),
-            None => Err("a quote is not closed: close it".to_owned()),
-        }
-    }
-}
 
 /// The description of a server by the flags of the command line.
 pub(super) struct BinaryFlags<'a> {
@@ -128,8 +113,7 @@ impl Binary {
         if let Some((_, path)) = &self.page {
             settings.path = Some(path.clone());
         }
-        let here = env::current_dir()
-            .map_err(|error| Failure::failed(format!("the working directory: {error}")))?;
+        let here = env::current_dir().failed_at("the working directory")?;
         let cpus = settings.server_cpus.as_ref().map_or(1, Vec::len);
         let peers: Vec<Peer> = self.ways(cpus)?.into_iter().map(|way| peer(way, &here)).collect();
         settings.peers = Some(peers.iter().map(|peer| peer.name.clone()).collect());
@@ -138,8 +122,7 @@ impl Binary {
 
     /// The ways to run the server on `cpus` processors, in the order in which they are shown.
     fn ways(&self, cpus: usize) -> Result<Vec<Way>, Failure> {
-        let this = env::current_exe()
-            .map_err(|error| Failure::failed(format!("this program's own file: {error}")))?;
+        let this = env::current_exe().failed_at("this program's own file")?;
         let run = [this.to_string_lossy().into_owned(), "run".to_owned()];
         let run = [&run[..], &self.options, &["--".to_owned()], &self.words].concat();
         let nothing = BTreeMap::new;
@@ -182,8 +165,7 @@ impl Binary {
 
 /// The words of a command that a flag gives, which must tell the server where to listen.
 fn command(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
-    let Words(words) =
-        Words::parse(text).map_err(|problem| Failure::misuse(format!("{flag}: {problem}")))?;
+    let words = parse_command(text).misuse_at(format_args!("{flag}"))?;
     if !text.contains("{port}") {
         return Err(Failure::misuse(format!(
             "{flag}: the server is not told where to listen: put {{port}} into the command"
@@ -225,8 +207,8 @@ fn check(name: &str) -> Result<(), Failure> {
         let remedy = "install it, or give its path";
         Failure::misuse(format!("--binary: {name}: no such program; {remedy}"))
     })?;
-    let program = Program::open(path).map_err(Failure::misuse)?;
-    match program.verdict().map_err(Failure::misuse)? {
+    let program = Program::open(path)?;
+    match program.verdict()? {
         Verdict::Works => Ok(()),
         Verdict::Refused(reason) => Err(Failure::misuse(format!("--binary: {reason}"))),
     }

@@ -6,11 +6,9 @@ use std::{fs, io, slice};
 
 use duality_lab::ask::budget;
 use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
-use duality_lab::ask::variant::Choice;
 use duality_lab::format::in_shell;
 use duality_lab::measure as lab;
 use duality_lab::measure::experiment::Experiment;
-use duality_lab::measure::store::Store;
 use duality_lab::measure::{Clock, Finished, Stage};
 use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
@@ -19,11 +17,11 @@ use duality_lab::tell::report::RawLines;
 use duality_lab::tell::{data, report};
 use duality_runtime::log;
 
-use super::binary::{Binary, BinaryFlags, Words};
-use super::flags::replay::ReplayFlags;
+use super::binary::{Binary, BinaryFlags};
+use super::flags::settings::{All, SettingFlags};
 use super::{
-    ClientFlags, ConstraintFlags, Failure, HostFlags, SetupFlags, Tuning, experiment, explain,
-    flag, for_terminal, heading, load, prices, print,
+    ConstraintFlags, Failure, Tuning, experiment, explain, flag, for_terminal, heading, load,
+    prices, print,
 };
 use crate::catalogue::Catalogue;
 
@@ -65,15 +63,6 @@ pub(super) struct Arguments {
         help_heading = heading::BINARY
     )]
     compiled: Option<String>,
-    /// A command that makes the load, with {port} and maybe {connections} in it, for protocols that
-    /// `duality load` does not speak
-    ///
-    /// The command is run once for each measurement. It makes its requests, prints `requests
-    /// NUMBER`, and ends. It may also print `seconds NUMBER`, `errors NUMBER`, `p50_us NUMBER` and
-    /// `p99_us NUMBER`. An exit status other than 0 fails the measurement. docs/run.md has all
-    /// names, and examples/load/ has commands for memcached, Redis and MariaDB.
-    #[arg(long, value_name = "COMMAND", value_parser = Words::parse, help_heading = heading::BINARY)]
-    load_command: Option<Words>,
     /// Processor time after which `duality run`, or a compiled program, gives another thread its
     /// turn [default: 10ms]
     #[arg(
@@ -92,56 +81,27 @@ pub(super) struct Arguments {
         long,
         value_name = "URL",
         requires = "binary",
-        conflicts_with_all = ["path", "load_command"],
+        conflicts_with_all = ["path", "load-command"],
         conflicts_with_all = NOT_OF_A_BINARY,
         help_heading = heading::BINARY
     )]
     url: Option<String>,
-    #[command(flatten)]
-    clients: ClientFlags,
-    #[command(flatten)]
-    pub(super) replay: ReplayFlags,
-    /// Architectures to compare, such as threads,epoll; without it, all
-    #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
-    architectures: Option<Vec<String>>,
-    /// Peers: servers that are not ours, measured beside the architectures
-    ///
-    /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event; for relay: nginx,
-    /// haproxy. `cargo xtask peers` builds st, pth and pthreads. A plan can define others.
-    #[arg(long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
-    peers: Option<Vec<String>>,
     /// Subject of which the figures in --tables are also multiples: an architecture or a peer
     /// [default: --current, or the only peer]
     #[arg(long, value_name = "NAME", help_heading = heading::RECOMMENDATION)]
     pub(super) baseline: Option<String>,
-    /// Do not measure an architecture twice, as a control that shows the effect of chance
-    /// (docs/method.md)
-    #[arg(long, help_heading = heading::MEASURING)]
-    no_control: bool,
-    /// Numbers of connections that are open at once [default: 1,10,100,1000, or those that the
-    /// service supports]
-    #[arg(short, long, value_delimiter = ',', value_name = "N,…", display_order = 0)]
-    concurrency: Option<Vec<usize>>,
+    #[command(flatten)]
+    settings: SettingFlags<All>,
+    /// Also measure what would change the answer: twice the users, bursts, no keep-alive, slow
+    /// clients
+    ///
+    /// Five experiments then share the time. The last lines say what each of them answers
+    /// (docs/replay.md).
+    #[arg(long, requires = "trace", conflicts_with_all = ["bunch", "client-rate", "binary"], help_heading = heading::CLIENTS)]
+    pub(super) what_ifs: bool,
     /// Each connection carries several requests (the default)
     #[arg(long, conflicts_with = "close", help_heading = heading::CLIENTS)]
     keep_alive: bool,
-    /// Number of measurements of each cell, each with a fresh server [default: 3]
-    #[arg(long, help_heading = heading::MEASURING)]
-    repeats: Option<usize>,
-    /// Blocks of slices in each session; 0 measures one server after the other [default: such that
-    /// the whole takes about two minutes]
-    ///
-    /// In a block all servers of a session are driven in turn. Blocks follow the windows.
-    #[arg(long, value_name = "N", help_heading = heading::MEASURING)]
-    blocks: Option<usize>,
-    /// Length of each cell's measurement, before the blocks [default: 120ms; without blocks, such
-    /// that the whole takes about two minutes]
-    #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
-    window: Option<Duration>,
-    /// Warm-up before each measurement [default: 80ms; without blocks, a fifth of a cell's share of
-    /// the time]
-    #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
-    warm_up: Option<Duration>,
     /// Limit on the whole time, such as 10m; a longer run tells smaller differences apart
     ///
     /// Blocks fill the time. An experiment that does not fit gets fewer blocks (at least 15 in
@@ -151,35 +111,6 @@ pub(super) struct Arguments {
     pub(super) budget: Option<Duration>,
     #[command(flatten)]
     constraints: ConstraintFlags,
-    /// Processors of the servers, such as 0 or 0,2; with --client-cpus [default: the first]
-    #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "client_cpus", help_heading = heading::MEASURING)]
-    server_cpus: Option<Vec<usize>>,
-    /// Processors of the load generator [default: those that share no core with the server's]
-    #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "server_cpus", help_heading = heading::MEASURING)]
-    client_cpus: Option<Vec<usize>>,
-    #[command(flatten)]
-    hosts: HostFlags,
-    /// The path that the client asks for [default: / of http, /guestbook of guestbook]
-    #[arg(long, help_heading = heading::SERVICE)]
-    path: Option<String>,
-    /// Servers and clients of http speak TLS 1.3, with a certificate for this experiment
-    /// (docs/tls.md)
-    #[arg(long, conflicts_with_all = ["binary", "load_command", "host"], help_heading = heading::SERVICE)]
-    tls: bool,
-    /// Clients speak HTTP/2 to an application of axum, hyper or tonic (docs/axum.md)
-    #[arg(long, conflicts_with_all = ["binary", "load_command"], help_heading = heading::CLIENTS)]
-    http2: bool,
-    #[command(flatten)]
-    setup: SetupFlags,
-    /// Where `guestbook` and `phone` keep their data [default: sqlite]
-    ///
-    /// sqlite and redis begin a new store for each cell. sqlite:PATH and redis://HOST:PORT are
-    /// stores that exist.
-    #[arg(long, value_name = "STORE", help_heading = heading::SERVICE)]
-    store: Option<Store>,
-    /// Seed of the order of the cells; without it, the time
-    #[arg(long, help_heading = heading::MEASURING)]
-    seed: Option<u64>,
     /// The directory for results.jsonl, report.html and summary.json [default: a new
     /// duality-results-TIME]
     ///
@@ -202,36 +133,13 @@ pub(super) struct Arguments {
 impl Arguments {
     /// The experiment that the flags describe.
     pub(super) fn settings(&self) -> Settings {
-        let clients = self.clients.settings();
-        let mut settings = Settings {
-            close: clients.close.or(self.keep_alive.then_some(false)),
-            architectures: self
-                .architectures
-                .as_ref()
-                .map(|names| names.iter().map(Choice::plain).collect()),
-            peers: self.peers.clone(),
-            load_command: self.load_command.clone().map(|Words(words)| words),
-            control: self.no_control.then_some(false),
-            concurrency: self.concurrency.clone(),
-            repeats: self.repeats,
-            blocks: self.blocks,
-            warm_up: self.warm_up,
-            window: self.window,
-            seed: self.seed,
-            path: self.path.clone(),
-            tls: self.tls.then_some(true),
-            http2: self.http2.then_some(true),
-            store: self.store.clone(),
-            server_cpus: self.server_cpus.clone(),
-            client_cpus: self.client_cpus.clone(),
+        let said = self.settings.settings();
+        Settings {
+            close: said.close.or(self.keep_alive.then_some(false)),
             constraints: self.constraints.constraints(),
             current: self.constraints.current().map(str::to_owned),
-            ..clients
-        };
-        self.replay.put_into(&mut settings);
-        self.hosts.put_into(&mut settings);
-        self.setup.put_into(&mut settings);
-        settings
+            ..said
+        }
     }
 
     /// The server given by its command line.

@@ -13,7 +13,8 @@ use duality_lab::tell::render::text::{TERMINAL, text};
 use duality_load::{Options, Stop, TargetError};
 use duality_runtime::log;
 
-use super::{Failure, SetupFlags, Tuning, flag, load, print};
+use super::flags::settings::{Service, SettingFlags};
+use super::{Failure, OrFailure, Tuning, flag, load, print};
 use crate::catalogue::Catalogue;
 use crate::setup;
 use crate::watch::GraphFile;
@@ -44,15 +45,14 @@ pub(super) struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     out: Vec<GraphFile>,
     #[command(flatten)]
-    setup: SetupFlags,
+    setup: SettingFlags<Service>,
     #[command(flatten)]
     tuning: Tuning,
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture =
-        catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
-    let setup = arguments.setup.setup();
+    let architecture = catalogue.architectures().named(&arguments.architecture).misuse()?;
+    let setup = arguments.setup.setup().map_err(flag)?;
     let listed = catalogue.look_up(&arguments.service, &setup).map_err(flag)?;
     if listed.is_own {
         return Err(Failure::misuse(
@@ -65,10 +65,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
             "{name} has no tasks to show: choose another architecture"
         )));
     }
-    let program = env::current_exe()
-        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
-    let directory = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format!("a temporary directory: {error}")))?;
+    let program = env::current_exe().failed_at("cannot find this program")?;
+    let directory = tempfile::tempdir().failed_at("a temporary directory")?;
     let file = directory.path().join("graph.json");
     let interrupted = load::on_interrupt()?;
     let patience = Patience { limit: LIMIT, interrupted: &interrupted };
@@ -79,16 +77,15 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if listed.store {
         server.arg(format!("--store=sqlite:{}", directory.path().join("store").display()));
     }
-    let mut server = Running::start(&mut server).map_err(Failure::failed)?;
-    let address = server.address().map_err(Failure::failed)?;
+    let mut server = Running::start(&mut server).failed()?;
+    let address = server.address().failed()?;
     load_server(arguments, &address, &interrupted)?;
     server.terminate();
-    server.end(patience).map_err(Failure::failed)?;
-    let json =
-        std::fs::read_to_string(&file).map_err(|error| Failure::failed(error.to_string()))?;
-    let graph = Graph::read(&json).map_err(Failure::failed)?;
+    server.end(patience).failed()?;
+    let json = std::fs::read_to_string(&file).failed()?;
+    let graph = Graph::read(&json).failed()?;
     for file in &arguments.out {
-        file.write(&graph).map_err(|problem| Failure::failed(format!("--out: {problem}")))?;
+        file.write(&graph).failed_at("--out")?;
         log::tell(format_args!("graph: {}", file.path.display()));
     }
     print(&text(&answers::graph::sheet(&graph), TERMINAL))
@@ -109,8 +106,7 @@ fn load_server(
         warm_up: Duration::ZERO,
         ..Options::new(target)
     };
-    let report = duality_load::run(&options, &mut (), interrupted)
-        .map_err(|error| Failure::failed(format!("the load: {error}")))?;
+    let report = duality_load::run(&options, &mut (), interrupted).failed_at("the load")?;
     match report.requests {
         0 => Err(Failure::failed("the load: no request was answered")),
         _ => Ok(()),

@@ -130,12 +130,12 @@ impl InjectionFlags {
                 .to_string(),
             )?;
         } else {
-            let told = format!(
+            let message = format!(
                 "{answered} of {injected} clients answered in {elapsed:.3} s: {rate:.0} requests/s, \
                  {cpu_us:.1} µs of processor time each, at most {} clients at a time",
                 tally.most()
             );
-            print(&for_terminal(told, &io::stdout()))?;
+            print(&for_terminal(message, &io::stdout()))?;
         }
         if answered == injected && injected == injection.clients {
             return Ok(());

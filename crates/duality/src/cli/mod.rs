@@ -38,7 +38,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 pub(crate) use flags::Tuning;
-use flags::{ClientFlags, ConstraintFlags, HostFlags, SetupFlags, heading};
+use flags::{ConstraintFlags, heading};
 
 use duality_architectures::common::children;
 use duality_lab::tell::screen::folded;
@@ -48,7 +48,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::Service;
 use crate::catalogue::Catalogue;
 pub use crate::failure::Failure;
-pub(crate) use crate::failure::flag;
+pub(crate) use crate::failure::{OrFailure, flag};
 
 /// Run one network service under every server architecture, and measure which is best.
 #[derive(Parser)]
@@ -302,8 +302,7 @@ mod tests {
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
-                // A log tells what was typed then.
-                if path.is_dir() && !path.ends_with("log") {
+                if path.is_dir() {
                     folders.push(path);
                 } else if path.extension().is_some_and(|end| end == "md") {
                     pages.push(path);

@@ -17,7 +17,9 @@ use duality_lab::tell::report::index::{self, Index};
 use duality_runtime::log;
 
 use super::compare::Shown;
-use super::{Failure, Tuning, compare, experiment, explain, flag, load, paragraph, prices, print};
+use super::{
+    Failure, OrFailure, Tuning, compare, experiment, explain, flag, load, paragraph, prices, print,
+};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -47,7 +49,11 @@ fn new() -> String {
         text += &format!("#\n# {}:\n", part.heading());
         let indent = format!("#   {:<16} ", "");
         for Setting { key, kind, default, about, .. } in of_part(part) {
-            text += &paragraph(&format!("#   {key:<16} "), &indent, &format!("{kind}; {default}"));
+            text += &paragraph(
+                &format!("#   {key:<16} "),
+                &indent,
+                &format!("{}; {default}", kind.in_plan()),
+            );
             text += &paragraph(&indent, &indent, about);
         }
     }
@@ -136,8 +142,7 @@ pub(super) fn carry_out(
     let interrupted = load::on_interrupt()?;
     let clock = Clock::new(&interrupted, limit);
     // The folder and its programs are removed after the measurements.
-    let programs = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format!("a folder for programs: {error}")))?;
+    let programs = tempfile::tempdir().failed_at("a folder for programs")?;
     build(&mut experiments, programs.path());
     prices::find(&mut experiments, clock);
     let index_path = out.join("index.html");
@@ -150,9 +155,7 @@ pub(super) fn carry_out(
         let finished = compare::measure(experiment, &folders[place], resume, own)?;
         let Finished { complete, out_of_time, .. } = finished;
         index.add(&entry.name, &compare::tell(&finished, &folders[place], shown)?);
-        index
-            .write(&index_path)
-            .map_err(|error| Failure::failed(format!("{}: {error}", index_path.display())))?;
+        index.write(&index_path).failed_at(index_path.display())?;
         if out_of_time {
             log::tell(format_args!("{}: its share of the budget was spent", entry.name));
             late.push(entry.name.as_str());

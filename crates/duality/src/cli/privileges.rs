@@ -15,7 +15,7 @@ use nix::unistd::{
     Gid, Uid, User, geteuid, initgroups, setegid, seteuid, setgid, setresgid, setresuid, setuid,
 };
 
-use super::Failure;
+use super::{Failure, OrFailure};
 
 /// The fate of root's privileges.
 pub(super) struct Privileges {
@@ -34,8 +34,7 @@ impl Privileges {
         if !geteuid().is_root() {
             return misuse("only root can change its user: leave --user out");
         }
-        let found = User::from_name(name)
-            .map_err(|error| Failure::failed(format!("--user {name}: {error}")))?;
+        let found = User::from_name(name).failed_at(format_args!("--user {name}"))?;
         match found {
             None => misuse("there is no such user: choose a name of /etc/passwd"),
             Some(user) if user.uid.is_root() => misuse("this user is root: choose another"),

@@ -11,7 +11,7 @@ use crate::catalogue::Catalogue;
 
 pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let Some(file) = arguments.plan() else {
-        return match arguments.replay.what_ifs {
+        return match arguments.what_ifs {
             true => what_ifs::run(catalogue, arguments),
             false => compare::run(catalogue, arguments),
         };
@@ -25,7 +25,7 @@ pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(),
         let invocation = regimes::Invocation { file, text: &text, out: &out, resume, check };
         return regimes::measure(catalogue, &invocation);
     }
-    if arguments.replay.what_ifs {
+    if arguments.what_ifs {
         let problem =
             "a plan has experiments of its own: give each its bunch, client-rate or close";
         return Err(flag(Misfit::new("what-ifs", problem)));

@@ -9,7 +9,7 @@ use duality_runtime::log;
 use super::flags::tuning::parse_size;
 use super::signals::parse_signal;
 use super::{Failure, print};
-use crate::run::{self, Poller, Program, Settings, Verdict};
+use crate::run::{self, EngineOptions, Poller, Program, Verdict};
 
 #[derive(clap::Args)]
 #[command(
@@ -120,8 +120,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = run::find(name).ok_or_else(|| {
         Failure::misuse(format!("{}: no such program on the PATH", name.display()))
     })?;
-    let program = Program::open(path).map_err(Failure::misuse)?;
-    if let Verdict::Refused(reason) = program.verdict().map_err(Failure::misuse)? {
+    let program = Program::open(path)?;
+    if let Verdict::Refused(reason) = program.verdict()? {
         return Err(Failure::misuse(reason));
     }
     if arguments.check {
@@ -134,7 +134,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             program.binary.display()
         ));
     }
-    let settings = Settings {
+    let settings = EngineOptions {
         cores: arguments.cores.unwrap_or_else(run::processors),
         tick: (!arguments.no_preempt).then_some(arguments.tick),
         stack_size: arguments.stack_size.map(|size| size as u64),
@@ -157,8 +157,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn check(program: &Program) -> Result<(), Failure> {
     let mut text = String::new();
     let mut calls = 0;
-    for object in program.objects().map_err(Failure::misuse)? {
-        let finding = run::search(&object).map_err(Failure::misuse)?;
+    for object in program.objects()? {
+        let finding = run::search(&object)?;
         if let Some(address) = finding.unpatchable.first() {
             return Err(Failure::misuse(format!(
                 "{}: the system call at {address:#x} cannot be intercepted; run the program without duality",

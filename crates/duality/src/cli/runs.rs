@@ -9,7 +9,7 @@ use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report as page;
 use duality_lab::tell::report::RawLines;
 
-use super::Failure;
+use super::{Failure, OrFailure};
 
 /// The name of a results file in the directory of its experiment.
 pub(super) const RESULTS: &str = "results.jsonl";
@@ -32,15 +32,15 @@ pub(super) struct Found {
 impl Run {
     /// Reads one results file, a directory's file, or the files of a plan's directory.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let told = |error| Failure::misuse(format!("{}: {error}", path.display()));
+        let failure = |error| Failure::misuse(format!("{}: {error}", path.display()));
         let own = path.join(RESULTS);
         let files = if !path.is_dir() {
             vec![path.to_owned()]
         } else if own.exists() {
             vec![own]
         } else {
-            let entries = fs::read_dir(path).map_err(told)?;
-            let files = entries.map(|entry| Ok(entry.map_err(told)?.path().join(RESULTS)));
+            let entries = fs::read_dir(path).map_err(failure)?;
+            let files = entries.map(|entry| Ok(entry.map_err(failure)?.path().join(RESULTS)));
             let mut files = files.collect::<Result<Vec<PathBuf>, Failure>>()?;
             files.retain(|file| file.exists());
             files
@@ -72,7 +72,7 @@ impl Run {
 impl Found {
     fn read(file: PathBuf) -> Result<Self, Failure> {
         let results = results::read(std::slice::from_ref(&file));
-        let results = results.map_err(|error| Failure::misuse(error.to_string()))?;
+        let results = results.misuse()?;
         Ok(Self { file, results })
     }
 

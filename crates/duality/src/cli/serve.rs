@@ -17,11 +17,12 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::flags::address::listen_address;
 use super::flags::relaying::{self, RelayingFlags};
+use super::flags::settings::{Service, SettingFlags};
 use super::flags::tls::TlsFlags;
 use super::flags::visibility::Visibility;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
-use super::{Failure, SetupFlags, Tuning, flag, heading};
+use super::{Failure, OrFailure, Tuning, flag, heading};
 use crate::catalogue::{Catalogue, Listed};
 use crate::control::Control;
 use crate::metrics::Metrics;
@@ -42,7 +43,7 @@ pub(super) struct Arguments {
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
-    setup: SetupFlags,
+    setup: SettingFlags<Service>,
     /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT
     /// [default: sqlite:SERVICE.sqlite]
     ///
@@ -88,8 +89,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture =
-        catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
+    let architecture = catalogue.architectures().named(&arguments.architecture).misuse()?;
     if architecture.about().forks {
         children::may_fork()
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
@@ -98,7 +98,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let setup = Setup {
         store: arguments.store.clone(),
         durable: arguments.durable,
-        ..arguments.relaying.put_into(arguments.setup.setup())
+        ..arguments.relaying.put_into(arguments.setup.setup().map_err(flag)?)
     };
     let mut listed = catalogue.look_up(name, &setup).map_err(flag)?;
     arguments.tls.check(&mut listed)?;
@@ -132,30 +132,29 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     memory::fit_malloc();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let metrics = arguments.visibility.start_metrics(&subject, architecture.about().forks)?;
-    let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)
-        .map_err(Failure::failed)?;
+    let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)?;
     relaying::start_health_checks()?;
     prepare(arguments)?;
     if let Some(load) = injected {
         arguments.injection.serve(load, architecture, service, options)?;
-        return watch.finish().map_err(Failure::failed);
+        return watch.finish();
     }
     let server = listen(architecture, service, arguments, options)?;
     let address = server.address();
     // The lab chose the addresses of its servers.
     privileges.drop_for_good((!arguments.control).then_some(address))?;
-    server.service.prepare_for(architecture).map_err(|error| Failure::failed(error.to_string()))?;
+    server.service.prepare_for(architecture).failed()?;
     metrics.iter().for_each(Metrics::server_is_ready);
     match control {
         Some(control) => control.ready(address),
         None => writeln!(std::io::stdout(), "listening on {address}"),
     }
-    .map_err(|error| Failure::failed(format!("cannot say that the server is ready: {error}")))?;
+    .failed_at("cannot say that the server is ready")?;
     architecture.serve(server).map_err(|error| {
         let (name, remedy) = (architecture.name(), remedy(&error));
         Failure::failed(format!("{name}: cannot serve: {error}{remedy}"))
     })?;
-    watch.finish().map_err(Failure::failed)
+    watch.finish()
 }
 
 /// Refuses flags that the architecture or the service does not support.
@@ -189,10 +188,10 @@ fn take_control(arguments: &Arguments) -> Result<Option<Control>, Failure> {
     if !arguments.control {
         return Ok(None);
     }
-    let told = |error: std::io::Error| Failure::misuse(format!("--control: {error}"));
-    let mut control = Control::on_standard_streams().map_err(told)?;
+    let failure = |error: std::io::Error| Failure::misuse(format!("--control: {error}"));
+    let mut control = Control::on_standard_streams().map_err(failure)?;
     if let Some(limit) = arguments.late_after {
-        control.count_requests(limit).map_err(told)?;
+        control.count_requests(limit).map_err(failure)?;
     }
     Ok(Some(control))
 }
@@ -205,15 +204,13 @@ fn listen(
     arguments: &Arguments,
     options: Options,
 ) -> Result<Server, Failure> {
-    let inherited = inherited_listeners(arguments.listener)
-        .map_err(|error| Failure::failed(error.to_string()))?;
+    let inherited = inherited_listeners(arguments.listener).failed()?;
     let address = arguments.listen;
     if inherited.is_empty() {
         return Server::bind(architecture, service, address, options)
             .map_err(|error| cannot_listen(address, &error));
     }
-    Server::inherited(architecture, service, inherited, options)
-        .map_err(|error| Failure::failed(error.to_string()))
+    Server::inherited(architecture, service, inherited, options).failed()
 }
 
 /// Processors, descriptors and signals.
@@ -230,8 +227,7 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
             Failure::misuse(format!("--cpus: {error}: name processors that this process may use"))
         })?;
     }
-    signals::install(arguments.drain_limit)
-        .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
+    signals::install(arguments.drain_limit).failed_at("cannot handle signals")
 }
 
 /// As many connections as the system allows, unless the options say fewer.

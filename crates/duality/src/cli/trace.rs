@@ -11,12 +11,12 @@ use duality_lab::traffic::Summary;
 use duality_lab::units::{parse_bytes, parse_duration};
 use duality_runtime::log;
 use duality_trace::readers::{
-    self, Error, Filter, Format, Glob, Made, Pattern, Rules, Stamp, StatusSet, filter,
+    self, Filter, Format, Glob, Made, Pattern, Rules, Stamp, StatusSet, filter,
 };
 use duality_trace::{Trace, file};
 
 use super::runs::unwritten;
-use super::{Failure, print};
+use super::{Failure, OrFailure, print};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -179,10 +179,11 @@ fn from(arguments: &From) -> Result<(), Failure> {
         Lines::Known(format) => Some(format),
         Lines::Auto | Lines::Given(_) => None,
     };
-    let made = readers::make(&arguments.logs, format, &rules).map_err(|error| match error {
-        Error::Unreadable { .. } | Error::Mixed { .. } => Failure::misuse(error.to_string()),
-        error => Failure::failed(error.to_string()),
-    })?;
+    let made =
+        readers::make(&arguments.logs, format, &rules).map_err(|error| match error.is_misuse {
+            true => Failure::misuse(error.to_string()),
+            false => Failure::failed(error.to_string()),
+        })?;
     let Made { trace, rejected, .. } = made;
     for line in &rejected.first {
         log::tell(format_args!("left out: {line}"));
@@ -210,13 +211,13 @@ fn from(arguments: &From) -> Result<(), Failure> {
 /// Writes a trace, which its user alone may read, and returns the size of its file.
 pub(super) fn save(path: &Path, trace: &Trace) -> Result<usize, Failure> {
     let mut bytes = Vec::new();
-    file::encode(trace, &mut bytes).map_err(|error| Failure::failed(error.to_string()))?;
+    file::encode(trace, &mut bytes).failed()?;
     write_private(path, &bytes).map_err(|error| unwritten(path, &error))?;
     Ok(bytes.len())
 }
 
 fn show(arguments: &Show) -> Result<(), Failure> {
-    let trace = file::read(&arguments.trace).map_err(|error| Failure::misuse(error.to_string()))?;
+    let trace = file::read(&arguments.trace).misuse()?;
     let summary = Summary::of(&trace);
     let title = arguments.trace.file_name().unwrap_or_default().to_string_lossy();
     let sheet = answers::traffic::sheet(&title, &summary);

@@ -22,7 +22,8 @@ use duality_services::store::Location;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::flags::address::listen_address;
-use super::{Failure, SetupFlags, Tuning, flag, heading, load, print, serve};
+use super::flags::settings::{Service, SettingFlags};
+use super::{Failure, OrFailure, Tuning, flag, heading, load, print, serve};
 use crate::catalogue::{Catalogue, Listed};
 use crate::setup;
 
@@ -48,7 +49,7 @@ pub(super) struct Arguments {
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
-    setup: SetupFlags,
+    setup: SettingFlags<Service>,
     /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT
     #[arg(long, value_name = "STORE")]
     store: Option<Location>,
@@ -128,12 +129,12 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let group = ListenerGroup::bind(address, setup.candidates.len(), backlog)
         .map_err(|error| serve::cannot_listen(address, &error))?;
     let journal = arguments.out.as_deref().map(Journal::create).transpose();
-    let journal = journal.map_err(Failure::misuse)?;
+    let journal = journal.misuse()?;
     let interrupted = load::on_interrupt()?;
     let mut audience = Audience::new(arguments.json, journal);
     let done = trial::run(&setup, &KernelDoor(group), &mut audience, &interrupted);
     audience.finish();
-    done.map_err(Failure::failed)?;
+    done.failed()?;
     audience.failure.map_or(Ok(()), |problem| Err(Failure::failed(problem)))
 }
 
@@ -143,7 +144,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     let setup = duality_services::Setup {
         store: arguments.store.clone(),
         durable: arguments.durable,
-        ..arguments.setup.setup()
+        ..arguments.setup.setup().map_err(flag)?
     };
     let listed = catalogue.look_up(name, &setup).map_err(flag)?;
     setup::check_files(&setup).map_err(flag)?;
@@ -156,10 +157,8 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     }
     let candidates = candidates(arguments)?;
     for Candidate { name, architecture, .. } in &candidates {
-        let architecture =
-            catalogue.architectures().named(architecture).map_err(Failure::misuse)?;
-        suits(architecture, &listed, arguments)
-            .map_err(|reason| Failure::failed(format!("{name}: {reason}")))?;
+        let architecture = catalogue.architectures().named(architecture).misuse()?;
+        suits(architecture, &listed, arguments).failed_at(format_args!("{name}"))?;
     }
     let mut server_arguments = [tuning.to_arguments(), setup::to_arguments(&setup)].concat();
     server_arguments.extend(arguments.store.as_ref().map(|store| format!("--store={store}")));
@@ -169,8 +168,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
         let cpus: Vec<String> = arguments.cpus.iter().map(usize::to_string).collect();
         server_arguments.push(format!("--cpus={}", cpus.join(",")));
     }
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    let program = std::env::current_exe().failed_at("cannot find this program")?;
     Ok(Setup {
         program,
         service: name.to_owned(),

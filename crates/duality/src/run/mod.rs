@@ -42,7 +42,7 @@ pub(crate) enum Poller {
 
 /// The settings of the engine.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct EngineOptions {
     /// Kernel threads that run the program's threads.
     pub(crate) cores: u16,
     /// Processor time after which another thread has its turn. `None` means never.
@@ -82,7 +82,7 @@ pub(crate) fn cache() -> Option<PathBuf> {
 }
 
 /// Becomes the program, on the engine. Returns only if execve(2) fails.
-pub(crate) fn exec(program: &OsStr, arguments: &[OsString], settings: &Settings) -> io::Error {
+pub(crate) fn exec(program: &OsStr, arguments: &[OsString], settings: &EngineOptions) -> io::Error {
     match prepare(settings) {
         Ok((library, variable)) => {
             let mut command = Command::new(program);
@@ -107,7 +107,7 @@ fn preload(library: &OwnedFd) -> OsString {
 }
 
 /// Puts the engine where the dynamic linker finds it, and encodes the settings.
-fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
+fn prepare(settings: &EngineOptions) -> io::Result<(OwnedFd, OsString)> {
     let library = out_of_the_way(engine_file()?)?;
     fcntl_setfd(&library, FdFlags::empty())?;
     let mut stack_before = 0;

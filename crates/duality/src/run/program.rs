@@ -1,7 +1,6 @@
 //! Judges from the files of a program whether it can run on user-level threads.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
@@ -17,6 +16,8 @@ use object::elf::{
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::read::{ReadCache, ReadRef};
 use rustix::fs::{Access, access};
+
+use crate::failure::{Failure, OrFailure};
 
 /// A program's file, and the interpreter that the kernel starts for this file.
 #[derive(Debug)]
@@ -50,20 +51,21 @@ impl Program {
     /// # Errors
     ///
     /// One line that names the file.
-    pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
+    pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
         let mut binary = path.clone();
         // A script's interpreter may itself be a script. The kernel follows five.
         for _ in 0..5 {
             let mut start = Vec::new();
             fs::File::open(&binary)
                 .and_then(|file| file.take(256).read_to_end(&mut start))
-                .map_err(|error| format!("{}: {error}", binary.display()))?;
+                .misuse_at(binary.display())?;
             let Some(line) = start.strip_prefix(b"#!") else { break };
             let line = line.split(|&byte| byte == b'\n').next().unwrap_or(line);
             let name = line
                 .split(u8::is_ascii_whitespace)
                 .find(|word| !word.is_empty())
-                .ok_or_else(|| format!("{}: no interpreter after #!", binary.display()))?;
+                .ok_or("no interpreter after #!")
+                .misuse_at(binary.display())?;
             binary = PathBuf::from(OsString::from_vec(name.to_vec()));
         }
         Ok(Self { path, binary })
@@ -79,13 +81,13 @@ impl Program {
     /// # Errors
     ///
     /// One line that names the file.
-    pub(crate) fn verdict(&self) -> Result<Verdict, String> {
-        let named = |reason: &dyn fmt::Display| format!("{}: {reason}", self.binary.display());
+    pub(crate) fn verdict(&self) -> Result<Verdict, Failure> {
+        let named = |reason: &str| format!("{}: {reason}", self.binary.display());
         // Only a few pages of a large program are read.
-        let file = fs::File::open(&self.binary).map_err(|error| named(&error))?;
+        let file = fs::File::open(&self.binary).misuse_at(self.binary.display())?;
         let bytes = ReadCache::new(file);
         if let Some(reason) = refusal(&bytes).or_else(|| privileges(&self.binary)) {
-            return Ok(Verdict::Refused(named(&reason)));
+            return Ok(Verdict::Refused(named(reason)));
         }
         for file in [&self.path, &self.binary] {
             if let Err(error) = access(file, Access::EXEC_OK) {
@@ -104,16 +106,16 @@ impl Program {
     /// # Errors
     ///
     /// One line with the dynamic linker's message.
-    pub(crate) fn objects(&self) -> Result<Vec<PathBuf>, String> {
+    pub(crate) fn objects(&self) -> Result<Vec<PathBuf>, Failure> {
         let output = Command::new(&self.binary)
             .env("LD_TRACE_LOADED_OBJECTS", "1")
             .output()
-            .map_err(|error| format!("{}: {error}", self.binary.display()))?;
+            .misuse_at(self.binary.display())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let missing: Vec<&str> =
             text.lines().filter(|line| line.contains("not found")).map(str::trim).collect();
         if !missing.is_empty() {
-            return Err(missing.join("; "));
+            return Err(Failure::misuse(missing.join("; ")));
         }
         // "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)", and the linker itself without an
         // arrow.
@@ -130,10 +132,9 @@ impl Program {
 /// # Errors
 ///
 /// One line that names the file.
-pub(crate) fn search(path: &Path) -> Result<Finding, String> {
-    let named = |reason: &dyn fmt::Display| format!("{}: {reason}", path.display());
-    let bytes = fs::read(path).map_err(|error| named(&error))?;
-    let file = ElfFile64::<Endianness>::parse(&*bytes).map_err(|error| named(&error))?;
+pub(crate) fn search(path: &Path) -> Result<Finding, Failure> {
+    let bytes = fs::read(path).misuse_at(path.display())?;
+    let file = ElfFile64::<Endianness>::parse(&*bytes).misuse_at(path.display())?;
     let mut image = Image::default();
     for header in file.elf_program_headers() {
         let address = header.p_vaddr(file.endian());
@@ -141,7 +142,7 @@ pub(crate) fn search(path: &Path) -> Result<Finding, String> {
             PT_LOAD => {
                 let data = header.data(file.endian(), &*bytes);
                 let executable = header.p_flags(file.endian()).0 & PF_X.0 != 0;
-                let bytes = data.map_err(|()| named(&"cut short"))?;
+                let bytes = data.map_err(|()| "cut short").misuse_at(path.display())?;
                 image.segments.push(Segment { address, bytes, executable });
             }
             PT_GNU_EH_FRAME => image.functions = Some(address),

@@ -16,6 +16,7 @@ use duality_runtime::visibility::{self, RequestLog};
 use duality_runtime::{log, reload};
 
 use super::output::Output;
+use crate::failure::Failure;
 
 const FLAG: &str = "--access-log";
 
@@ -37,11 +38,11 @@ impl AccessLog {
     /// # Errors
     ///
     /// One line that names the flag and the file.
-    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let output = Output::append(path, FLAG)?;
         reload::prepare();
         let pipe = visibility::prepare_request_log()
-            .map_err(|error| format!("{FLAG}: {error}{}", remedy(&error)))?;
+            .map_err(|error| Failure::failed(format!("{FLAG}: {error}{}", remedy(&error))))?;
         let writer = Writer {
             pipe,
             output,
@@ -60,7 +61,7 @@ impl AccessLog {
     /// # Errors
     ///
     /// If no thread can be made.
-    pub(super) fn start(&self) -> Result<(), String> {
+    pub(super) fn start(&self) -> Result<(), Failure> {
         let writer = self.writer.clone();
         children::helper();
         let thread = thread::Builder::new().name("access-log".into()).spawn(move || {
@@ -69,7 +70,9 @@ impl AccessLog {
                 thread::sleep(LOOK);
             }
         });
-        thread.map(drop).map_err(|error| format!("{FLAG}: {error}{}", remedy(&error)))
+        thread
+            .map(drop)
+            .map_err(|error| Failure::failed(format!("{FLAG}: {error}{}", remedy(&error))))
     }
 
     /// Writes the remaining lines. The server must have ended.

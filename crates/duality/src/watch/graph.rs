@@ -9,6 +9,7 @@ use duality_lab::page::write_whole;
 use duality_runtime::visibility::{self, Edge, Node};
 
 use super::Subject;
+use crate::failure::{Failure, OrFailure};
 
 /// The file of a graph, and its form.
 #[derive(Clone, Debug)]
@@ -41,7 +42,7 @@ impl FromStr for GraphFile {
 
 impl GraphFile {
     /// Writes the graph in the form of the file.
-    pub(crate) fn write(&self, graph: &Graph) -> Result<(), String> {
+    pub(crate) fn write(&self, graph: &Graph) -> Result<(), Failure> {
         self.fill(&match self.form {
             Form::Svg => graph.svg(),
             Form::Dot => graph.dot(),
@@ -49,8 +50,8 @@ impl GraphFile {
         })
     }
 
-    fn fill(&self, text: &str) -> Result<(), String> {
-        write_whole(&self.path, text).map_err(|error| format!("{}: {error}", self.path.display()))
+    fn fill(&self, text: &str) -> Result<(), Failure> {
+        write_whole(&self.path, text).failed_at(self.path.display())
     }
 }
 
@@ -62,15 +63,15 @@ pub(super) struct Drawing {
 
 impl Drawing {
     /// Begins the graph. The file is created now, so that a wrong name causes an error at once.
-    pub(super) fn begin(file: &GraphFile, subject: Subject) -> Result<Self, String> {
-        file.fill("").map_err(|problem| format!("--graph: {problem}"))?;
+    pub(super) fn begin(file: &GraphFile, subject: Subject) -> Result<Self, Failure> {
+        file.fill("").failed_at("--graph")?;
         visibility::prepare_graph()
-            .map_err(|error| format!("--graph: {error}{}", remedy(&error)))?;
+            .map_err(|error| Failure::failed(format!("--graph: {error}{}", remedy(&error))))?;
         Ok(Self { file: file.clone(), subject })
     }
 
     /// Writes it.
-    pub(super) fn finish(self) -> Result<(), String> {
+    pub(super) fn finish(self) -> Result<(), Failure> {
         let (nodes, edges) = visibility::graph();
         let graph = Graph {
             version: graph::VERSION,
@@ -79,7 +80,7 @@ impl Drawing {
             nodes: nodes.iter().map(node).collect(),
             edges: edges.iter().map(edge).collect(),
         };
-        self.file.write(&graph).map_err(|problem| format!("--graph: {problem}"))
+        self.file.write(&graph).failed_at("--graph")
     }
 }
 

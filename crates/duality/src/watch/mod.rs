@@ -30,10 +30,11 @@ use self::records::Records;
 pub(crate) use self::records::RecordsFile;
 use self::stall::Stalls;
 use self::stats::Stats;
+use crate::failure::Failure;
 
 /// The outputs about a server, and their files.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct Outputs {
     /// The file of the counters, `-` for standard error.
     pub(crate) stats: Option<PathBuf>,
     /// The interval between outputs of the counters, besides the one at the end.
@@ -70,10 +71,10 @@ impl Watch {
     ///
     /// The file, memory or thread that the system refuses, with the flag that asked for it.
     pub(crate) fn start(
-        settings: &Settings,
+        settings: &Outputs,
         subject: Subject,
         access_log: Option<AccessLog>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Failure> {
         let stats = match &settings.stats {
             Some(path) => Some(Stats::new(Output::open(path, "--stats")?, subject.clone())),
             None => None,
@@ -92,14 +93,14 @@ impl Watch {
         };
         let stats = stats.map(|stats| Arc::new(Mutex::new(stats)));
         let stalls = settings.stall.map(Stalls::new).transpose()?;
-        visibility::prepare_dumps()
-            .map_err(|error| format!("cannot watch: {error}{}", remedy(&error)))?;
+        let refusal = |error| Failure::failed(format!("cannot watch: {error}{}", remedy(&error)));
+        visibility::prepare_dumps().map_err(refusal)?;
         let watcher = Watcher { stats: stats.clone(), every: settings.stats_every, dump, stalls };
         children::helper();
         thread::Builder::new()
             .name("watch".into())
             .spawn(move || watcher.run(&subject))
-            .map_err(|error| format!("cannot watch: {error}{}", remedy(&error)))?;
+            .map_err(refusal)?;
         access_log.as_ref().map_or(Ok(()), AccessLog::start)?;
         Ok(Self { stats, records, graph, access_log })
     }
@@ -109,7 +110,7 @@ impl Watch {
     /// # Errors
     ///
     /// If one of them cannot be written.
-    pub(crate) fn finish(self) -> Result<(), String> {
+    pub(crate) fn finish(self) -> Result<(), Failure> {
         self.access_log.iter().for_each(AccessLog::finish);
         self.stats.map_or(Ok(()), |stats| write_stats(&stats))?;
         self.records.map_or(Ok(()), Records::finish)?;
@@ -149,11 +150,11 @@ impl Watcher {
     }
 }
 
-fn write_stats(stats: &Mutex<Stats>) -> Result<(), String> {
+fn write_stats(stats: &Mutex<Stats>) -> Result<(), Failure> {
     stats.lock().unwrap_or_else(PoisonError::into_inner).write()
 }
 
-fn complain(result: Result<(), String>) {
+fn complain(result: Result<(), Failure>) {
     if let Err(problem) = result {
         log::warn(problem);
     }

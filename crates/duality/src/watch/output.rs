@@ -16,6 +16,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::failure::{Failure, OrFailure};
+
 /// A file, or standard error under another descriptor. This thread might hold std's lock while
 /// another thread forks. The child would then hold that lock for ever.
 pub(super) struct Output {
@@ -30,7 +32,7 @@ impl Output {
     /// # Errors
     ///
     /// The errors of [`create`].
-    pub(super) fn open(path: &Path, flag: &str) -> Result<Self, String> {
+    pub(super) fn open(path: &Path, flag: &str) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Self::standard_error();
         }
@@ -42,7 +44,7 @@ impl Output {
     /// # Errors
     ///
     /// The errors of [`create`].
-    pub(super) fn append(path: &Path, flag: &str) -> Result<Self, String> {
+    pub(super) fn append(path: &Path, flag: &str) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Self::standard_error();
         }
@@ -50,19 +52,18 @@ impl Output {
         Ok(Self { file, name: path.display().to_string() })
     }
 
-    pub(super) fn standard_error() -> Result<Self, String> {
+    pub(super) fn standard_error() -> Result<Self, Failure> {
         let descriptor = io::stderr().as_fd().try_clone_to_owned();
-        let file =
-            descriptor.map(File::from).map_err(|error| format!("standard error: {error}"))?;
+        let file = descriptor.map(File::from).failed_at("standard error")?;
         Ok(Self { file, name: "standard error".into() })
     }
 
-    pub(super) fn write(&mut self, text: &str) -> Result<(), String> {
+    pub(super) fn write(&mut self, text: &str) -> Result<(), Failure> {
         self.write_bytes(text.as_bytes())
     }
 
-    pub(super) fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.file.write_all(bytes).map_err(|error| format!("{}: {error}", self.name))
+    pub(super) fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.file.write_all(bytes).failed_at(&self.name)
     }
 }
 
@@ -72,7 +73,7 @@ impl Output {
 ///
 /// If the file cannot be written, is a symbolic link outside /dev, or belongs to another user. The
 /// line names the flag and the file.
-pub(super) fn create(path: &Path, flag: &str) -> Result<File, String> {
+pub(super) fn create(path: &Path, flag: &str) -> Result<File, Failure> {
     let file = open(path, flag, OpenOptions::new().write(true))?;
     let empty = || match file.metadata()?.is_file() {
         // Truncate only after the check, and not by O_TRUNC: another user's file must stay
@@ -80,30 +81,31 @@ pub(super) fn create(path: &Path, flag: &str) -> Result<File, String> {
         true => file.set_len(0),
         false => Ok(()),
     };
-    empty().map_err(|error| format!("{flag}: {}: {error}", path.display()))?;
+    empty().failed_at(format_args!("{flag}: {}", path.display()))?;
     Ok(file)
 }
 
-fn open(path: &Path, flag: &str, options: &mut OpenOptions) -> Result<File, String> {
-    let told = |problem: String| format!("{flag}: {}: {problem}", path.display());
+fn open(path: &Path, flag: &str, options: &mut OpenOptions) -> Result<File, Failure> {
+    let place = format_args!("{flag}: {}", path.display());
+    let refusal = |problem: &str| Failure::failed(format!("{place}: {problem}"));
     // The links of /dev, such as stdout, are the system's: no other user can plant a link there.
     let follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
     // To open a pipe for writing would wait for its reader.
     let flags = follow | OFlags::NONBLOCK;
     options.create(true).mode(0o600).custom_flags(flags.bits().cast_signed());
     let file = options.open(path).map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::NXIO) => told("nobody reads this pipe: start its reader first".into()),
-        _ if path.is_symlink() => told("it is a symbolic link: name the file itself".into()),
-        _ => told(error.to_string()),
+        Some(Errno::NXIO) => refusal("nobody reads this pipe: start its reader first"),
+        _ if path.is_symlink() => refusal("it is a symbolic link: name the file itself"),
+        _ => refusal(&error.to_string()),
     })?;
-    let found = file.metadata().map_err(|error| told(error.to_string()))?;
+    let found = file.metadata().failed_at(place)?;
     if !found.file_type().is_fifo() {
         let waits =
             fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK));
-        waits.map_err(|error| told(error.to_string()))?;
+        waits.failed_at(place)?;
     }
     if found.is_file() && (found.uid() != geteuid().as_raw() || found.nlink() > 1) {
-        return Err(told("another user or name has it: remove it, or name a new file".into()));
+        return Err(refusal("another user or name has it: remove it, or name a new file"));
     }
     Ok(file)
 }
@@ -142,11 +144,11 @@ mod tests {
         let (theirs, planted) = (folder.path().join("theirs"), folder.path().join("planted"));
         fs::write(&theirs, "secret").unwrap();
         symlink(&theirs, &planted).unwrap();
-        let refused = create(&planted, "--dump").unwrap_err();
+        let refused = create(&planted, "--dump").unwrap_err().to_string();
         assert!(refused.starts_with("--dump: ") && refused.contains("symbolic link"), "{refused}");
         fs::remove_file(&planted).unwrap();
         fs::hard_link(&theirs, &planted).unwrap();
-        assert!(create(&planted, "--dump").unwrap_err().contains("another user"));
+        assert!(create(&planted, "--dump").unwrap_err().to_string().contains("another user"));
         assert_eq!(fs::read_to_string(&theirs).unwrap(), "secret");
     }
 
@@ -156,7 +158,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
-        let refused = Output::append(&path, "--access-log").map(drop).unwrap_err();
+        let refused = Output::append(&path, "--access-log").map(drop).unwrap_err().to_string();
         assert!(refused.contains("nobody reads this pipe"), "{refused}");
         let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, 0.into()).unwrap();
         let mut output = Output::append(&path, "--access-log").unwrap();

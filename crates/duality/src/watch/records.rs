@@ -10,6 +10,7 @@ use duality_runtime::log;
 use duality_runtime::visibility::{self, Record};
 
 use super::output;
+use crate::failure::{Failure, OrFailure};
 
 /// The file of the records, and its form.
 #[derive(Clone, Debug)]
@@ -47,15 +48,16 @@ pub(super) struct Records {
 
 impl Records {
     /// Opens the file, and begins to record up to `limit` requests.
-    pub(super) fn begin(to: &RecordsFile, limit: usize) -> Result<Self, String> {
+    pub(super) fn begin(to: &RecordsFile, limit: usize) -> Result<Self, Failure> {
         let file = output::create(&to.path, "--records")?;
-        visibility::prepare_records(limit)
-            .map_err(|error| format!("--records-limit: {error}{}", remedy(&error)))?;
+        visibility::prepare_records(limit).map_err(|error| {
+            Failure::failed(format!("--records-limit: {error}{}", remedy(&error)))
+        })?;
         Ok(Self { file, to: to.clone(), limit })
     }
 
     /// Writes the records.
-    pub(super) fn finish(self) -> Result<(), String> {
+    pub(super) fn finish(self) -> Result<(), Failure> {
         let (records, surplus) = visibility::records();
         if surplus > 0 {
             log::warn(format_args!(
@@ -64,7 +66,7 @@ impl Records {
             ));
         }
         write(BufWriter::new(self.file), self.to.form, &records)
-            .map_err(|error| format!("--records: {}: {error}", Path::display(&self.to.path)))
+            .failed_at(format_args!("--records: {}", Path::display(&self.to.path)))
     }
 }
 

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use duality_runtime::log;
 use duality_runtime::visibility::{self, LoopTurn, TaskTurn};
 
+use crate::failure::{Failure, OrFailure};
+
 /// The number of looks at the loops in each threshold. So a stall's length is known to an eighth of
 /// the threshold.
 const LOOKS: u32 = 8;
@@ -37,8 +39,8 @@ struct SeenTurn {
 
 impl Stalls {
     /// Prepares to find turns longer than `threshold`.
-    pub(super) fn new(threshold: Duration) -> Result<Self, String> {
-        visibility::install_sampling().map_err(|error| format!("--stall: {error}"))?;
+    pub(super) fn new(threshold: Duration) -> Result<Self, Failure> {
+        visibility::install_sampling().failed_at("--stall")?;
         let quota = Quota { second: Instant::now(), told: 0, untold: 0 };
         Ok(Self { threshold, seen: HashMap::new(), quota })
     }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Subject;
 use super::output::Output;
+use crate::failure::Failure;
 
 /// The version of the form. The version changes when a field changes its meaning, and not for a new
 /// field.
@@ -25,7 +26,7 @@ impl Stats {
     }
 
     /// Writes the present counters.
-    pub(super) fn write(&mut self) -> Result<(), String> {
+    pub(super) fn write(&mut self) -> Result<(), Failure> {
         let line = format!("{}\n", self.object());
         self.output.write(&line)
     }

@@ -47,7 +47,7 @@ pub(crate) static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
 static FILES_ARE_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// The properties that a clone asks for.
-struct Request {
+struct CloneArguments {
     flags: u64,
     stack: usize,
     /// The lower end of the stack, or zero.
@@ -59,7 +59,7 @@ struct Request {
 
 /// clone(2)
 pub(crate) fn clone(frame: &mut Frame) -> isize {
-    let request = Request {
+    let request = CloneArguments {
         flags: frame.rdi as u64,
         stack: frame.rsi,
         stack_end: 0,
@@ -84,7 +84,7 @@ pub(crate) fn clone3(frame: &mut Frame) -> isize {
     }) {
         Err(fault) => fault,
         Ok([flags, _, child_id, parent_id, _, stack, size, storage, ..]) => {
-            let request = Request {
+            let request = CloneArguments {
                 flags,
                 stack: (stack + size) as usize,
                 stack_end: stack as usize,
@@ -97,7 +97,7 @@ pub(crate) fn clone3(frame: &mut Frame) -> isize {
     }
 }
 
-fn make(frame: &mut Frame, request: &Request) -> isize {
+fn make(frame: &mut Frame, request: &CloneArguments) -> isize {
     if request.flags & THREAD_FLAGS == THREAD_FLAGS {
         return thread(frame, request).unwrap_or_else(|error| error);
     }
@@ -110,7 +110,7 @@ fn make(frame: &mut Frame, request: &Request) -> isize {
 }
 
 /// A clone that makes a process with memory of its own.
-fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
+fn fork_as(frame: &mut Frame, request: &CloneArguments) -> Result<isize, isize> {
     // The child begins here too, on the copy of this stack. The stack that the clone asks for is
     // the program's.
     let mut plain = *frame;
@@ -192,7 +192,7 @@ pub(crate) fn fork(frame: &mut Frame) -> isize {
     result
 }
 
-fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
+fn thread(frame: &Frame, request: &CloneArguments) -> Result<isize, isize> {
     // The engine does not hold the lock here: the kernel has yet to find memory for the new stack.
     let place = first_frame(frame, request)?;
     let mut locked = lock();
@@ -215,7 +215,7 @@ fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
 }
 
 /// Writes the first frame of a new thread to its stack. Returns its address.
-fn first_frame(frame: &Frame, request: &Request) -> Result<usize, isize> {
+fn first_frame(frame: &Frame, request: &CloneArguments) -> Result<usize, isize> {
     /// Bytes of the new stack that the dispatcher uses first.
     const ROOM: usize = 64;
     let mut begin = *frame;
@@ -234,7 +234,7 @@ fn first_frame(frame: &Frame, request: &Request) -> Result<usize, isize> {
 }
 
 /// The state that a new thread gets from its parent, and from the request.
-fn prepare(locked: &mut Locked, request: &Request, child: ThreadRef) -> Result<(), isize> {
+fn prepare(locked: &mut Locked, request: &CloneArguments, child: ThreadRef) -> Result<(), isize> {
     let parent = current();
     let asks = |flag: i32| request.flags & flag as u64 != 0;
     child.fs.set(if asks(libc::CLONE_SETTLS) { request.storage } else { parent.fs.get() });

@@ -1,7 +1,7 @@
 //! Receives by way of the engine's ring, which wakes a parked thread with the result.
 //!
 //! ```text
-//!   thread ── Request on its own stack ──▶ ring ──▶ the kernel receives into the thread's buffer
+//!   thread ── RingWait on its own stack ──▶ ring ──▶ the kernel receives into the thread's buffer
 //!     parked                                          │
 //!     woken, with the result ◀── ended ◀── completion ┘
 //!     a signal, a deadline ──▶ cancel ──▶ completion: ECANCELED, or what came first
@@ -11,8 +11,8 @@
 //! the thread's buffer, and the completion refers to the thread's stack. The request keeps the file
 //! open, as a native call does.
 
-use crate::descriptors::request::Request;
 use crate::descriptors::ring;
+use crate::descriptors::ring_wait::RingWait;
 use crate::kernel::clock::{NEVER, Nanoseconds};
 use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{EAGAIN, EINTR, error};
@@ -27,7 +27,7 @@ pub(crate) const MOST: usize = 1 << 30;
 
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Received {
     /// The call's result.
     Result(isize),
     /// The kernel has not received, for a reason of its own.
@@ -42,12 +42,12 @@ pub(crate) fn receive(
     address: usize,
     length: usize,
     deadline: Nanoseconds,
-) -> Outcome {
+) -> Received {
     let thread = current();
     if thread.deliverable() != 0 {
-        return Outcome::Interrupted;
+        return Received::Interrupted;
     }
-    let request = Request::new(thread);
+    let request = RingWait::new(thread);
     let data = &raw const request as usize;
     let mut locked = lock();
     ring::receive(&mut locked, number, address, length.min(MOST) as u32, data);
@@ -68,19 +68,19 @@ pub(crate) fn receive(
 }
 
 /// Translates a request's result for a thread that was woken for `reason`.
-fn outcome(result: i32, reason: Reason) -> Outcome {
+fn outcome(result: i32, reason: Reason) -> Received {
     const CANCELED: isize = error(libc::ECANCELED);
     const NO_MEMORY: isize = error(libc::ENOMEM);
     match (result as isize, reason) {
-        (EAGAIN | EINTR | CANCELED | NO_MEMORY, Reason::Woken) => Outcome::Again,
-        (EAGAIN | EINTR | CANCELED | NO_MEMORY, Reason::TimedOut) => Outcome::TimedOut,
-        (EAGAIN | EINTR | CANCELED | NO_MEMORY, Reason::Interrupted) => Outcome::Interrupted,
-        (result, _) => Outcome::Result(result),
+        (EAGAIN | EINTR | CANCELED | NO_MEMORY, Reason::Woken) => Received::Again,
+        (EAGAIN | EINTR | CANCELED | NO_MEMORY, Reason::TimedOut) => Received::TimedOut,
+        (EAGAIN | EINTR | CANCELED | NO_MEMORY, Reason::Interrupted) => Received::Interrupted,
+        (result, _) => Received::Result(result),
     }
 }
 
 /// Cancels a request, and waits until the kernel no longer uses the request.
-fn withdraw(locked: &mut Locked, request: &Request) {
+fn withdraw(locked: &mut Locked, request: &RingWait) {
     ring::cancel(locked, &raw const *request as usize);
     pump::look(locked);
     while !request.is_done() {

@@ -18,13 +18,13 @@ use crate::schedule::task::{Task, TaskRef};
 use crate::schedule::worker::current;
 
 /// A copy of a descriptor.
-struct Kept {
+struct DescriptorCopy {
     number: usize,
     /// Calls that have not ended.
     users: usize,
 }
 
-static KEPT: Guarded<Vec<Kept>> = Guarded::new(Vec::new());
+static KEPT: Guarded<Vec<DescriptorCopy>> = Guarded::new(Vec::new());
 
 /// Called before a descriptor is closed. Calls that wait for it go on with its file by way of
 /// another descriptor, as in the kernel. A call that waits for several descriptors stays in its
@@ -75,7 +75,7 @@ pub(crate) fn for_waiters(number: usize) -> bool {
     }
     let all = KEPT.of(&mut locked);
     assert!(all.iter().all(|other| other.number != kept), "a descriptor is kept twice");
-    all.push(Kept { number: kept, users: users + polls });
+    all.push(DescriptorCopy { number: kept, users: users + polls });
     true
 }
 

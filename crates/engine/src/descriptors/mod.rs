@@ -14,6 +14,6 @@ pub(crate) mod facts;
 pub(crate) mod mode;
 pub(crate) mod registration;
 pub(crate) mod registry;
-pub(crate) mod request;
 pub(crate) mod ring;
+pub(crate) mod ring_wait;
 pub(crate) mod spare_numbers;

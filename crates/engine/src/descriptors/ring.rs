@@ -19,7 +19,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::descriptors::request;
+use crate::descriptors::ring_wait;
 use crate::descriptors::spare_numbers::out_of_the_way;
 use crate::kernel::lock::{Guarded, Locked, Setting};
 use crate::kernel::plain::Plain;
@@ -94,7 +94,7 @@ pub(crate) enum Event {
 }
 
 #[derive(Clone, Copy)]
-struct Queue {
+struct RingQueue {
     head: &'static AtomicU32,
     tail: &'static AtomicU32,
     mask: u32,
@@ -102,10 +102,10 @@ struct Queue {
 
 #[derive(Clone, Copy)]
 struct Ring {
-    submissions: Queue,
+    submissions: RingQueue,
     entries: *mut Submission,
     flags: &'static AtomicU32,
-    completions: Queue,
+    completions: RingQueue,
     results: *const Completion,
     /// Requests with completions that their threads have not taken.
     under_way: usize,
@@ -216,7 +216,7 @@ fn map(descriptor: isize, parameters: &[u32; 30]) -> Result<Ring, isize> {
         // SAFETY: as above; the array has so many words.
         unsafe { ((base + array) as *mut u32).add(index).write(index as u32) };
     }
-    let queue = |first: usize| Queue {
+    let queue = |first: usize| RingQueue {
         head: word(first),
         tail: word(first + 1),
         mask: word(first + 2).load(Ordering::Relaxed),
@@ -231,7 +231,7 @@ fn map(descriptor: isize, parameters: &[u32; 30]) -> Result<Ring, isize> {
     })
 }
 
-impl Queue {
+impl RingQueue {
     fn length(&self) -> u32 {
         self.tail.load(Ordering::Acquire).wrapping_sub(self.head.load(Ordering::Acquire))
     }
@@ -403,7 +403,7 @@ pub(crate) fn take(locked: &mut Locked) -> (bool, bool) {
             Event::Epoll => epoll = true,
             Event::Ended(request, result) => {
                 others = true;
-                request::ended(locked, request, result);
+                ring_wait::ended(locked, request, result);
             }
         }
     }

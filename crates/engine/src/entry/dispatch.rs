@@ -47,23 +47,23 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
 
 /// What the entry needs of a call that came from a stack that is not the thread's.
 #[repr(C)]
-pub(crate) struct Outcome {
+pub(crate) struct DispatchedAside {
     result: isize,
     /// The engine's mark is as the way back needs it. Otherwise the entry takes the mark away.
     stays: usize,
 }
 
 /// [`dispatch`], on the engine's stack for the thread.
-pub(crate) extern "C" fn dispatch_aside(frame: &mut Frame) -> Outcome {
+pub(crate) extern "C" fn dispatch_aside(frame: &mut Frame) -> DispatchedAside {
     let result = execute(frame, worker());
     if frame.rip != frame.after {
-        return Outcome { result, stays: 1 };
+        return DispatchedAside { result, stays: 1 };
     }
     finish_with_mark(frame, result)
 }
 
 /// Called when a signal came before the thread had left the engine's stack.
-pub(crate) extern "C" fn finish_aside(frame: &mut Frame) -> Outcome {
+pub(crate) extern "C" fn finish_aside(frame: &mut Frame) -> DispatchedAside {
     finish_with_mark(frame, frame.rax as isize)
 }
 
@@ -166,7 +166,7 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
 
 /// [`finish`], with the engine's mark: the entry looks at `attention` once it has taken the mark
 /// away.
-fn finish_with_mark(frame: &mut Frame, mut result: isize) -> Outcome {
+fn finish_with_mark(frame: &mut Frame, mut result: isize) -> DispatchedAside {
     if ticks::turn_is_over(worker()) {
         end_turn();
     }
@@ -177,7 +177,7 @@ fn finish_with_mark(frame: &mut Frame, mut result: isize) -> Outcome {
         worker().attention.store(0, Ordering::Relaxed);
         let quiet = is_quiet(thread, result);
         if quiet && !flood::is_sealed() {
-            return Outcome { result, stays: 0 };
+            return DispatchedAside { result, stays: 0 };
         }
         if quiet {
             flood::unseal();

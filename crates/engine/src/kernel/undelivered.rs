@@ -15,7 +15,7 @@ use crate::kernel::disposition::FIRST_QUEUED;
 /// comes while the engine executes makes the kernel keep later signals (`signals/flood.rs`).
 const MOST: usize = 64;
 
-struct Place {
+struct WaitingSignal {
     number: AtomicI32,
     /// Signals are taken in the order in which they came.
     order: AtomicU64,
@@ -24,10 +24,10 @@ struct Place {
 
 // SAFETY: `info` belongs to the code that has set the place's bit in `TAKEN`, until this code sets
 // the bit in `READY`. Then `info` belongs to the code that clears the bit in `READY`.
-unsafe impl Sync for Place {}
+unsafe impl Sync for WaitingSignal {}
 
-static PLACES: [Place; MOST] = [const {
-    Place {
+static WAITING: [WaitingSignal; MOST] = [const {
+    WaitingSignal {
         number: AtomicI32::new(0),
         order: AtomicU64::new(0),
         // SAFETY: a `siginfo_t` has integers and addresses, for which zeros are valid.
@@ -40,8 +40,8 @@ static READY: AtomicU64 = AtomicU64::new(0);
 static CAME: AtomicU64 = AtomicU64::new(0);
 
 /// The places of these bits.
-fn places(bits: u64) -> impl Iterator<Item = (u64, &'static Place)> {
-    let all = PLACES.iter().enumerate().map(|(index, place)| (1 << index, place));
+fn places(bits: u64) -> impl Iterator<Item = (u64, &'static WaitingSignal)> {
+    let all = WAITING.iter().enumerate().map(|(index, place)| (1 << index, place));
     all.filter(move |(bit, _)| bits & bit != 0)
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn hold(info: &libc::siginfo_t) {
     }
     let free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
     let Ok(before) = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free) else { return };
-    let place = &PLACES[before.trailing_ones() as usize];
+    let place = &WAITING[before.trailing_ones() as usize];
     place.number.store(info.si_signo, Ordering::Relaxed);
     place.order.store(CAME.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     // SAFETY: this code has set the bit in `TAKEN`, so the place is its own until `READY`.

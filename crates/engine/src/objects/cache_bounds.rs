@@ -21,7 +21,7 @@ const MOST_BYTES: u64 = 16 << 20;
 const MOST_AGE: i64 = 90 * 24 * 3600;
 
 /// A file of the cache.
-struct Kept {
+struct CachedFile {
     /// The name, with its zero.
     name: Vec<u8>,
     bytes: u64,
@@ -45,7 +45,7 @@ pub(crate) fn keep(folder: &CStr) {
 }
 
 /// The files of the cache in the open folder. Other files are not the engine's to remove.
-fn list(folder: isize) -> Vec<Kept> {
+fn list(folder: isize) -> Vec<CachedFile> {
     const ROOM: usize = 8 << 10;
     let mut buffer = alloc::vec![0u8; ROOM];
     let mut files = Vec::new();
@@ -64,7 +64,11 @@ fn list(folder: isize) -> Vec<Kept> {
                 && status.st_mode & libc::S_IFMT == libc::S_IFREG
             {
                 let name = name.to_bytes_with_nul().to_vec();
-                files.push(Kept { name, bytes: status.st_size as u64, written: status.st_mtime });
+                files.push(CachedFile {
+                    name,
+                    bytes: status.st_size as u64,
+                    written: status.st_mtime,
+                });
             }
         }
     }
@@ -98,7 +102,7 @@ fn is_of_cache(name: &[u8]) -> bool {
 
 /// The files that are to go. Names come into it where times are equal, so that all processes choose
 /// the same files.
-fn beyond_bounds(mut files: Vec<Kept>, now: i64) -> Vec<Kept> {
+fn beyond_bounds(mut files: Vec<CachedFile>, now: i64) -> Vec<CachedFile> {
     files.sort_unstable_by(|one, other| {
         other.written.cmp(&one.written).then_with(|| one.name.cmp(&other.name))
     });
@@ -116,13 +120,13 @@ mod tests {
 
     const NOW: i64 = 2_000_000_000;
 
-    fn file(number: usize, bytes: u64, age: i64) -> Kept {
+    fn file(number: usize, bytes: u64, age: i64) -> CachedFile {
         let name = format!("{number:016x}\0").into_bytes();
-        Kept { name, bytes, written: NOW - age }
+        CachedFile { name, bytes, written: NOW - age }
     }
 
     /// The ages of the files that go.
-    fn gone(files: Vec<Kept>) -> Vec<i64> {
+    fn gone(files: Vec<CachedFile>) -> Vec<i64> {
         beyond_bounds(files, NOW).iter().map(|file| NOW - file.written).collect()
     }
 

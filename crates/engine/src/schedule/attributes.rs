@@ -20,12 +20,12 @@ use crate::schedule::thread::{self, MAIN, ThreadRef};
 
 /// What threads without a record have, and what the workers have now.
 #[derive(Clone, Copy)]
-struct Known {
+struct Inherited {
     base: Attributes,
     workers: Attributes,
 }
 
-static KNOWN: Guarded<Option<Known>> = Guarded::new(None);
+static KNOWN: Guarded<Option<Inherited>> = Guarded::new(None);
 
 /// What the kernel would say of the thread, if something was asked for since the program began.
 pub(crate) fn of(locked: &mut Locked, thread: ThreadRef) -> Option<Attributes> {
@@ -37,7 +37,7 @@ pub(crate) fn of(locked: &mut Locked, thread: ThreadRef) -> Option<Attributes> {
 pub(crate) fn known_of(locked: &mut Locked, thread: ThreadRef) -> Attributes {
     KNOWN.of(locked).get_or_insert_with(|| {
         let base = Attributes::of_worker();
-        Known { base, workers: base }
+        Inherited { base, workers: base }
     });
     of(locked, thread).unwrap_or(Attributes::NONE)
 }
@@ -45,7 +45,7 @@ pub(crate) fn known_of(locked: &mut Locked, thread: ThreadRef) -> Attributes {
 /// The program's only thread has other attributes, and all workers have the same.
 pub(crate) fn learn(locked: &mut Locked, thread: ThreadRef) {
     let now = Attributes::of_worker();
-    *KNOWN.of(locked) = Some(Known { base: now, workers: now });
+    *KNOWN.of(locked) = Some(Inherited { base: now, workers: now });
     thread.attributes.set(locked.held(), Attributes::NONE);
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn ask(mut locked: Locked, thread: ThreadRef, asked: Attributes) {
     thread.attributes.set(locked.held(), asked);
     let Some(known) = *KNOWN.of(&mut locked) else { return };
     let workers = for_all(&mut locked, known, asked);
-    *KNOWN.of(&mut locked) = Some(Known { workers, ..known });
+    *KNOWN.of(&mut locked) = Some(Inherited { workers, ..known });
     drop(locked);
     workers.apply(&known.workers, |number, arguments| {
         // SAFETY: calls that change the calling kernel thread alone, and read what they get.
@@ -79,8 +79,8 @@ pub(crate) fn ask(mut locked: Locked, thread: ThreadRef, asked: Attributes) {
 
 /// What the workers are to have, now that a thread has `asked`. Mostly the first thread that is
 /// looked at decides, since it has another value.
-fn for_all(locked: &mut Locked, known: Known, asked: Attributes) -> Attributes {
-    let Known { base, workers } = known;
+fn for_all(locked: &mut Locked, known: Inherited, asked: Attributes) -> Attributes {
+    let Inherited { base, workers } = known;
     let mut same = asked;
     let mut each = thread::each(locked);
     while let Some(other) = each.next(locked.held()) {

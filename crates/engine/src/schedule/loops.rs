@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use crate::kernel::clock::{self, Nanoseconds};
 use crate::kernel::lock::{Guarded, Held, Locked};
 use crate::schedule::thread::{MAIN, ThreadRef};
-use crate::schedule::waiter::{Queue, State, WaiterRef};
+use crate::schedule::waiter::{State, WaitQueue, WaiterRef};
 use crate::schedule::worker::current;
 
 /// The most loops that a program can have.
@@ -59,9 +59,9 @@ pub(crate) struct LongTurn {
 struct Loop {
     exists: bool,
     /// Tasks that were woken, or have not begun.
-    ready: Queue,
+    ready: WaitQueue,
     /// Tasks that have had their turn. A woken task goes first, because it will wait again soon.
-    behind: Queue,
+    behind: WaitQueue,
     /// The tasks that have been run so far.
     turns: u32,
     /// The turn of the task that the loop runs, since the last call of `next`.
@@ -81,8 +81,8 @@ struct Loop {
 impl Loop {
     const NONE: Self = Self {
         exists: false,
-        ready: Queue::EMPTY,
-        behind: Queue::EMPTY,
+        ready: WaitQueue::EMPTY,
+        behind: WaitQueue::EMPTY,
         turns: 0,
         turn: Turn::NONE,
         runner: None,

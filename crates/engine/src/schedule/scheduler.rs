@@ -33,13 +33,13 @@ use crate::schedule::task::TaskRef;
 use crate::schedule::thread::{self, ThreadRef};
 use crate::schedule::ticks;
 use crate::schedule::timers::Timers;
-use crate::schedule::waiter::{Queue, Reason, State, WaiterRef};
+use crate::schedule::waiter::{Reason, State, WaitQueue, WaiterRef};
 use crate::schedule::worker::{self, MOST_WORKERS, Worker, current, worker};
 
 struct Scheduler {
     /// A queue for each worker.
-    own: [Queue; MOST_WORKERS],
-    common: Queue,
+    own: [WaitQueue; MOST_WORKERS],
+    common: WaitQueue,
     /// The threads in all queues.
     ready: usize,
     /// Threads taken from queues so far.
@@ -48,8 +48,8 @@ struct Scheduler {
 }
 
 static SCHEDULER: Guarded<Scheduler> = Guarded::new(Scheduler {
-    own: [Queue::EMPTY; MOST_WORKERS],
-    common: Queue::EMPTY,
+    own: [WaitQueue::EMPTY; MOST_WORKERS],
+    common: WaitQueue::EMPTY,
     ready: 0,
     taken: 0,
     timers: Timers::new(),

@@ -14,7 +14,7 @@ use crate::kernel::lock::{Guarded, Held, Locked};
 use crate::kernel::sys;
 use crate::schedule::aside::{self, Aside};
 use crate::schedule::task::TaskRef;
-use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
+use crate::schedule::waiter::{Reason, State, WaitQueue, Waiter, WaiterRef};
 
 /// A thread. A thread's memory is never given back, so references to the thread stay valid. A
 /// reference may come to refer to a later thread in the same place.
@@ -194,7 +194,7 @@ pub(crate) struct Threads {
     room: usize,
     used: usize,
     /// Places of threads that ended, the oldest first, so that numbers are not reused at once.
-    free: Queue,
+    free: WaitQueue,
     free_count: usize,
     /// The threads alive other than the main one, the newest first.
     all: Option<ThreadRef>,
@@ -208,7 +208,7 @@ pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
     first_id: FIRST_ID,
     room: 0,
     used: 0,
-    free: Queue::EMPTY,
+    free: WaitQueue::EMPTY,
     free_count: 0,
     all: None,
     alive: 1,

@@ -142,12 +142,12 @@ impl Timed for WaiterRef {
 
 /// Waiters in the order in which they run.
 #[derive(Clone, Copy)]
-pub(crate) struct Queue {
+pub(crate) struct WaitQueue {
     head: Option<WaiterRef>,
     tail: Option<WaiterRef>,
 }
 
-impl Queue {
+impl WaitQueue {
     pub(crate) const EMPTY: Self = Self { head: None, tail: None };
 
     pub(crate) fn is_empty(&self) -> bool {

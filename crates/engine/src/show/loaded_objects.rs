@@ -8,7 +8,7 @@ use duality_patcher::Image;
 use crate::kernel::lock::{Guarded, Locked, lock};
 
 /// An object of the process, for code that looks at stacks.
-pub(crate) struct Known {
+pub(crate) struct LoadedObject {
     pub(crate) name: Vec<u8>,
     pub(crate) base: u64,
     /// The table of functions (`.eh_frame_hdr`).
@@ -19,16 +19,16 @@ pub(crate) struct Known {
 /// The name of the program itself, which the dynamic linker does not tell.
 pub(crate) const PROGRAM: &[u8] = b"the program";
 
-impl Known {
+impl LoadedObject {
     pub(crate) fn is_program(&self) -> bool {
         self.name == PROGRAM
     }
 }
 
-static KNOWN: Guarded<Vec<Known>> = Guarded::new(Vec::new());
+static KNOWN: Guarded<Vec<LoadedObject>> = Guarded::new(Vec::new());
 
 /// The object that has code at `address`.
-pub(crate) fn find(locked: &mut Locked, address: u64) -> Option<&Known> {
+pub(crate) fn find(locked: &mut Locked, address: u64) -> Option<&LoadedObject> {
     KNOWN.of(locked).iter().find(|known| known.text.contains(&address))
 }
 
@@ -42,6 +42,6 @@ pub(crate) fn remember(image: &Image<'_>, name: &[u8], base: u64) {
         let text = segment.address..segment.address + segment.bytes.len() as u64;
         let known = KNOWN.of(&mut locked);
         known.retain(|other| other.text.end <= text.start || text.end <= other.text.start);
-        known.push(Known { name: name.to_vec(), base, functions, text });
+        known.push(LoadedObject { name: name.to_vec(), base, functions, text });
     }
 }

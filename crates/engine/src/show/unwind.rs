@@ -12,7 +12,7 @@ use crate::kernel::lock::Locked;
 use crate::kernel::plain::Plain;
 use crate::kernel::user;
 use crate::schedule::context::Context;
-use crate::show::loaded_objects::{self, Known};
+use crate::show::loaded_objects::{self, LoadedObject};
 
 /// Registers by their DWARF numbers: rbx 3, rbp 6, rsp 7, r12 to r15, the return address 16.
 const REGISTERS: usize = 17;
@@ -62,7 +62,7 @@ impl Cursor {
     }
 
     /// The object that the address lies in.
-    pub(crate) fn object<'a>(&self, locked: &'a mut Locked) -> Option<&'a Known> {
+    pub(crate) fn object<'a>(&self, locked: &'a mut Locked) -> Option<&'a LoadedObject> {
         loaded_objects::find(locked, self.sought())
     }
 

@@ -324,8 +324,8 @@ extern "C" fn helper(credentials: usize) {
     loop {
         let seen = ARRIVALS.load(Ordering::Relaxed);
         match with_queue(|| take(me, credentials)) {
-            Next::Job(job) => execute(job),
-            Next::Wait => {
+            HelperStep::Job(job) => execute(job),
+            HelperStep::Wait => {
                 let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
                 sys!(SYS_futex, &ARRIVALS, flags, seen, 0);
                 with_queue(|| {
@@ -335,7 +335,7 @@ extern "C" fn helper(credentials: usize) {
                     }
                 });
             }
-            Next::Nothing => {
+            HelperStep::Nothing => {
                 sys!(SYS_exit, 0);
             }
         }
@@ -343,7 +343,7 @@ extern "C" fn helper(credentials: usize) {
 }
 
 /// The next step of a helper.
-enum Next {
+enum HelperStep {
     Job(&'static Job),
     Wait,
     /// The helper has been retired.
@@ -353,17 +353,17 @@ enum Next {
 /// Takes the first job of the queue. Without a job, the helper is idle. A helper with old
 /// credentials takes the jobs that began before the change. In the kernel, such calls go on with
 /// old credentials too. Otherwise no helper might take them.
-fn take(me: i32, credentials: u32) -> Next {
+fn take(me: i32, credentials: u32) -> HelperStep {
     let retired = credentials != CREDENTIALS.load(Ordering::Relaxed);
     let job = QUEUE.load(Ordering::Relaxed);
     if job.is_null() && !retired {
         IDLE.fetch_add(1, Ordering::Relaxed);
-        return Next::Wait;
+        return HelperStep::Wait;
     }
     // SAFETY: a job lives until it is done, and this helper decides when.
-    let Some(job) = (unsafe { job.as_ref() }) else { return Next::Nothing };
+    let Some(job) = (unsafe { job.as_ref() }) else { return HelperStep::Nothing };
     if retired && job.credentials.wrapping_sub(credentials) as i32 > 0 {
-        return Next::Nothing;
+        return HelperStep::Nothing;
     }
     let queued = QUEUED.fetch_sub(1, Ordering::Relaxed);
     assert!(queued > 0, "more jobs are taken than were queued");
@@ -376,7 +376,7 @@ fn take(me: i32, credentials: u32) -> Next {
     }
     let before = job.helper.swap(me, Ordering::Relaxed);
     assert!(before == 0, "two helpers take a job");
-    Next::Job(job)
+    HelperStep::Job(job)
 }
 
 fn execute(job: &'static Job) {
@@ -466,16 +466,16 @@ mod tests {
         let [before, after] = [job(old), job(old + 1)];
         queue(&[before, after]);
         CREDENTIALS.store(old + 1, Ordering::Relaxed);
-        let taken = |next: Next| match next {
-            Next::Job(job) => Some(job),
-            Next::Wait | Next::Nothing => None,
+        let taken = |next: HelperStep| match next {
+            HelperStep::Job(job) => Some(job),
+            HelperStep::Wait | HelperStep::Nothing => None,
         };
         let first = taken(take(7, old)).expect("the call began before the change");
         assert!(ptr::eq(first, before));
-        assert!(matches!(take(7, old), Next::Nothing), "the call began after the change");
+        assert!(matches!(take(7, old), HelperStep::Nothing), "the call began after the change");
         let second = taken(take(8, old + 1)).expect("the new helper");
         assert!(ptr::eq(second, after));
-        assert!(matches!(take(7, old), Next::Nothing));
-        assert!(matches!(take(8, old + 1), Next::Wait));
+        assert!(matches!(take(7, old), HelperStep::Nothing));
+        assert!(matches!(take(8, old + 1), HelperStep::Wait));
     }
 }

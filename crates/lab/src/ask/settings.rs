@@ -2,24 +2,28 @@
 //! names.
 //!
 //! The registry at the end of this file has an entry for each setting. Plan files, their checks,
-//! `duality plan new` and the resolution of an experiment read it. Every setting is optional. The
+//! the flags of `duality compare`, `duality plan new` and the resolution of an experiment read it.
+//! Every setting is optional. The
 //! default of a setting may depend on the service.
 //!
 //! ```text
 //!   key  field via its parser: type    for which part, its check
-//!        the type in words, the default in words, the help line
+//!        its kind, the default in words, the help line
 //!        => what it does to an experiment by itself; without it, `resolve` reads the field
 //! ```
 //!
 //! [`Settings::check`] finds settings that make no sense for any service. The serving program
 //! checks the rest.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use duality_load::Pattern;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::values::{self, Checked, duration};
 pub use super::values::{Waits, check_warm_up, check_window};
@@ -28,7 +32,7 @@ use crate::measure::experiment::Experiment;
 use crate::measure::load_command;
 use crate::measure::store::Store;
 use crate::record::Constraints;
-pub use crate::units::{parse_bytes, parse_duration, parse_place, parse_slo};
+pub use crate::units::{parse_bytes, parse_command, parse_duration, parse_place, parse_slo};
 
 /// An entry of the registry.
 #[derive(Debug)]
@@ -38,8 +42,8 @@ pub struct Setting {
     pub key: &'static str,
     /// The part of the experiment that reads the setting.
     pub part: Part,
-    /// The type of the setting's value, in words.
-    pub kind: &'static str,
+    /// The kind of the setting's value.
+    pub kind: Kind,
     /// The default, in words.
     pub default: &'static str,
     /// The meaning of the setting, in one line.
@@ -83,6 +87,66 @@ impl Part {
     }
 }
 
+/// Makes [`Kind`] of a list of kinds, each with the words that a plan has for it.
+macro_rules! kinds {
+    ($($kind:ident $words:literal;)*) => {
+        /// The kind of a setting's value: its form in a plan, and as a flag.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind {
+            $(#[doc = concat!("In a plan: ", $words, ".")] $kind,)*
+        }
+
+        impl Kind {
+            /// The type of the value in a plan, in words.
+            #[must_use]
+            pub fn in_plan(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $words,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Answer "true or false";
+    Bytes "bytes";
+    Choices "list of texts and tables";
+    Command "list of texts";
+    Directory "directory";
+    File "file";
+    Names "list of texts";
+    Number "number";
+    Range "text \"MIN..MAX\"";
+    Rate "bytes a second";
+    Table "table";
+    Text "text";
+    Texts "list of texts";
+    Time "time";
+    Whole "whole number";
+    Wholes "list of whole numbers";
+}
+
+impl Kind {
+    /// The value that a flag has, in the form of a plan.
+    fn read(self, texts: &[String]) -> Result<Value, String> {
+        fn parsed<T: FromStr<Err: Display> + Into<Value>>(text: &str) -> Result<Value, String> {
+            text.parse().map(T::into).map_err(|error: T::Err| error.to_string())
+        }
+        let last = texts.last().map_or("", String::as_str);
+        match self {
+            Self::Answer => parsed::<bool>(last),
+            Self::Bytes | Self::Rate => parse_bytes(last).map(Value::from),
+            Self::Number => parsed::<f64>(last),
+            Self::Whole => parsed::<u64>(last),
+            Self::Wholes => texts.iter().map(|text| parsed::<u64>(text)).collect(),
+            Self::Command => parse_command(last).map(Value::from),
+            Self::Choices | Self::Names | Self::Texts => Ok(texts.into()),
+            _ => Ok(last.into()),
+        }
+    }
+}
+
 /// A setting that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
@@ -103,6 +167,21 @@ impl Misfit {
 }
 
 impl Settings {
+    /// The settings that flags give, each with its texts: a list has several.
+    ///
+    /// # Errors
+    ///
+    /// If the texts are not of a setting's kind.
+    pub fn of_flags<'a>(
+        flags: impl IntoIterator<Item = (&'a Setting, Vec<String>)>,
+    ) -> Result<Self, String> {
+        let values = flags.into_iter().map(|(Setting { key, kind, .. }, texts)| {
+            kind.read(&texts).map(|value| ((*key).to_owned(), value))
+        });
+        let table = Value::Object(values.collect::<Result<_, _>>()?);
+        Self::deserialize(table).map_err(|error| error.to_string())
+    }
+
     /// Finds settings that make no sense for any service.
     ///
     /// # Errors
@@ -182,7 +261,7 @@ fn store(store: &Store) -> Checked {
 macro_rules! settings {
     ($(
         $key:literal $field:ident $(via $parser:literal)?: $type:ty, $part:ident, $check:path,
-        $kind:literal, $default:literal, $about:literal $(=> $effect:expr)?;
+        $kind:ident, $default:literal, $about:literal $(=> $effect:expr)?;
     )*) => {
         /// The settings of an experiment.
         #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -200,7 +279,7 @@ macro_rules! settings {
             Setting {
                 key: $key,
                 part: Part::$part,
-                kind: $kind,
+                kind: Kind::$kind,
                 default: $default,
                 about: $about,
                 is_said: |settings| settings.$field.is_some(),
@@ -235,106 +314,106 @@ macro_rules! settings {
 
 settings! {
     "service" service: String, Lab, values::text,
-        "text", "http", "What is served; `duality services` lists them";
+        Text, "http", "What is served; `duality services` lists them";
     "architectures" architectures: Vec<Choice>, Lab, choices,
-        "list of texts and tables", "all", "The architectures, in the order in which they are shown";
+        Choices, "all", "The architectures, in the order in which they are shown, such as threads,epoll";
     "peers" peers: Vec<String>, Lab, values::names,
-        "list of texts", "none", "Servers that are not ours, shown after the architectures";
+        Names, "none", "Servers that are not ours, measured beside the architectures";
     "control" control: bool, Lab, values::any,
-        "true or false", "true", "Whether an architecture is measured once more, to see what chance does";
+        Answer, "true", "Whether an architecture is measured once more, to see what chance does (docs/method.md)";
     "load-command" load_command: Vec<String>, Lab, words_of_load,
-        "list of texts", "none", "A command that makes the load in place of the load generator"
+        Command, "none", "A command that makes the load in place of the load generator, for protocols that it does not speak"
         => |words, experiment| experiment.design.load_command = Some(words.clone());
     "concurrency" concurrency: Vec<usize>, Lab, values::concurrency,
-        "list of whole numbers", "[1, 10, 100, 1000]", "How many connections are open at once";
+        Wholes, "1, 10, 100, 1000, or those that the service supports", "How many connections are open at once";
     "repeats" repeats: usize, Lab, values::repeats,
-        "whole number", "3", "How often each cell is measured, each time with a fresh server"
+        Whole, "3", "How often each cell is measured, each time with a fresh server"
         => |count, experiment| experiment.design.repeats = *count;
     "blocks" blocks: usize, Lab, values::blocks,
-        "whole number", "what about two minutes allow", "Blocks of slices after the windows of a session; 0 measures windows alone";
+        Whole, "such that the whole takes about two minutes", "Blocks of slices in each session, after the windows; 0 measures windows alone";
     "seed" seed: u64, Lab, values::any,
-        "whole number", "the time", "Decides the order of the cells, and the arrivals of an open loop"
+        Whole, "the time", "Decides the order of the cells, and the arrivals of an open loop"
         => |seed, experiment| experiment.design.seed = *seed;
     "server-cpus" server_cpus: Vec<usize>, Lab, values::distinct,
-        "list of whole numbers", "the first", "The processors of the servers; needs client-cpus";
+        Wholes, "the first", "The processors of the servers, such as 0 or 0,2; needs client-cpus";
     "client-cpus" client_cpus: Vec<usize>, Lab, values::distinct,
-        "list of whole numbers", "those that share no core with the server's", "The processors of the load generator; needs server-cpus";
+        Wholes, "those that share no core with the server's", "The processors of the load generator; needs server-cpus";
     "hosts" hosts: Vec<String>, Lab, values::texts,
-        "list of texts", "this machine", "Where roles run, such as server=web1 or load=gen1@10.0.0.7 (docs/hosts.md)";
+        Texts, "this machine", "Where roles run, such as server=web1 or load=gen1@10.0.0.7 (docs/hosts.md)";
     "launcher" launcher: String, Lab, values::text,
-        "text", "ssh", "What reaches hosts: ssh, srun, nsenter, kubectl, docker, or a command with {host}";
+        Text, "ssh", "What reaches hosts: ssh, srun, nsenter, kubectl, docker, or a command with {host}";
     "host-program" host_program: String, Lab, values::text,
-        "text", "this program, which is sent there", "Duality's program on the hosts";
+        Text, "this program, which is sent there", "Duality's program on the hosts";
     "balancer" balancer: String, Lab, values::text,
-        "text", "nginx", "What hands requests to several servers: nginx or haproxy";
+        Text, "nginx", "What hands requests to several servers: nginx or haproxy";
     "constraints" constraints: Constraints, Lab, values::any,
-        "table", "those at the top", "What must be kept to be recommended: slo, a list such as [\"p99=5ms\"], and memory"
+        Table, "those at the top", "What must be kept to be recommended: slo, a list such as [\"p99=5ms\"], and memory"
         => |constraints, experiment| experiment.constraints = constraints.clone();
     "current" current: String, Lab, values::text,
-        "text", "none", "What runs today, of the architectures and peers: the answer says whether a change pays"
+        Text, "none", "What runs today, an architecture or a peer: the answer says whether a change pays"
         => |name, experiment| experiment.current = Some(name.clone());
     "root" root: PathBuf, Servers, values::path,
-        "directory", "a few built-in pages", "The directory with the files that http and guestbook serve";
+        Directory, "a few built-in pages", "The directory with the files that http and guestbook serve";
     "templates" templates: PathBuf, Servers, values::path,
-        "directory", "the built-in one", "The directory of guestbook's templates";
+        Directory, "the built-in one", "The directory of guestbook's templates: NAME.html is the page /NAME";
     "store" store: Store, Servers, store,
-        "text", "sqlite", "Where guestbook and phone keep what they are told: sqlite, redis, sqlite:PATH, redis://HOST:PORT";
+        Text, "sqlite", "Where guestbook and phone keep their data: sqlite, redis, sqlite:PATH, redis://HOST:PORT";
     "redis-calls" redis_calls: String, Servers, values::text,
-        "text", "pipelined", "How guestbook talks to Redis: pipelined or separate";
+        Text, "pipelined", "How guestbook talks to Redis: pipelined or separate";
     "data" data: PathBuf, Servers, values::path,
-        "file", "a new one", "The file that the servers of blocks read and write";
+        File, "a temporary file", "The file that blocks reads and writes";
     "tls" tls: bool, Servers, values::any,
-        "true or false", "false", "Whether servers and clients of http speak TLS (docs/tls.md)"
+        Answer, "false", "Whether servers and clients of http speak TLS 1.3 (docs/tls.md)"
         => |tls, experiment| experiment.design.tls = *tls;
     "upstream" upstream: Vec<String>, Servers, values::texts,
-        "list of texts", "a server of the lab's own", "The servers behind relay, each a HOST:PORT";
+        Texts, "in a comparison a server of its own", "The servers behind relay, each a HOST:PORT, which take turns";
     "server-arguments" server_arguments: Vec<String>, Variants, values::texts,
-        "list of texts", "none", "Flags of `duality serve` about architectures, and limits";
+        Texts, "none", "Flags of `duality serve` about architectures, and limits";
     "pattern" pattern: String, Load, values::text,
-        "text", "closed, open if there is a rate, trace if there is a recording", "How clients behave: closed, serial, limited, long, short, open, trace";
+        Text, "closed, open if there is a rate, trace if there is a recording", "How clients behave: closed, serial, limited, long, short, open, trace";
     "trace" trace: PathBuf, Load, values::path,
-        "file", "none", "The recording that is replayed, as `duality trace from` writes it (docs/replay.md)";
+        File, "none", "The recording that is replayed, as `duality trace from` writes it (docs/replay.md)";
     "users" users: Vec<usize>, Load, values::concurrency,
-        "list of whole numbers", "such that there is enough to measure", "How many times the users of the recording; in place of concurrency";
+        Wholes, "such that there is enough to measure", "How many times the users of the recording; in place of concurrency";
     "speed" speed: f64, Load, values::speed,
-        "number", "1", "How many times as fast the recording is replayed";
+        Number, "1", "How many times as fast the recording is replayed: a what-if, since users do not think faster";
     "at" at: String, Load, values::place,
-        "text", "anywhere", "The place in the recording: busiest, median, or a time such as 90s";
+        Text, "anywhere", "The place in the recording: busiest, median, or a time such as 90s";
     "bunch" bunch: usize, Load, values::bunch,
-        "whole number", "1", "How many users of the recording come at the same time: a what-if";
+        Whole, "1", "How many users of the recording come at the same time: a what-if";
     "client-rate" client_rate: u64, Load, values::client_rate,
-        "bytes a second", "as recorded", "How fast each client takes its replies at most: a what-if";
+        Rate, "as recorded", "How fast each client takes its replies at most: a what-if";
     "idle" idle: usize, Load, values::connections,
-        "whole number", "0", "Further connections that make one request and then rest in silence";
+        Whole, "0", "Further connections that make one request and then rest in silence";
     "slow-readers" slow_readers: usize, Load, values::connections,
-        "whole number", "0", "Further connections that take their replies 100 bytes a second";
+        Whole, "0", "Further connections that make requests and take the replies 100 bytes a second";
     "slow-senders" slow_senders: usize, Load, values::connections,
-        "whole number", "0", "Further connections that send their requests a byte a second";
+        Whole, "0", "Further connections that send requests a byte a second";
     "sources" sources: NonZeroU32, Load, values::any,
-        "whole number", "as many as needed", "Addresses (127.0.0.1 and up) that all connections come from";
+        Whole, "as many as needed", "Addresses (127.0.0.1 and up) that all connections come from";
     "close" close: bool, Load, values::any,
-        "true or false", "false", "Whether each request has a connection of its own";
+        Answer, "false", "Whether each request has a connection of its own";
     "http2" http2: bool, Load, values::any,
-        "true or false", "false", "Whether clients speak HTTP/2 to an application that does (docs/axum.md)"
+        Answer, "false", "Whether clients speak HTTP/2 to an application of axum, hyper or tonic (docs/axum.md)"
         => |http2, experiment| experiment.design.http2 = *http2;
     "warm-up" warm_up via "duration": Duration, Load, values::warm_up,
-        "time", "80ms, longer without blocks", "What is dropped before each window";
+        Time, "80ms; without blocks a fifth of a cell's share of the time", "What is dropped before each window";
     "window" window via "duration": Duration, Load, values::window,
-        "time", "120ms, longer without blocks", "How long each cell is measured";
+        Time, "120ms; without blocks such that the whole takes about two minutes", "How long each cell is measured";
     "path" path: String, Load, values::text,
-        "text", "/, of guestbook /guestbook", "The page that clients of http and guestbook ask for";
+        Text, "/, of guestbook /guestbook", "The page that clients of http and guestbook ask for";
     "data-size" data_size: u64, Load, values::any,
-        "bytes", "1000000", "Bytes of the file of blocks";
+        Bytes, "1000000", "Bytes of the file of blocks";
     "read-size" read_size: u64, Load, values::any,
-        "bytes", "80000", "Bytes that blocks reads for each request";
+        Bytes, "80000", "Bytes that blocks reads for each request";
     "rate" rate: f64, OpenLoop, values::any,
-        "number", "needed, unless there is a wait", "Requests a second, on average";
+        Number, "none", "Requests a second, on average, whether or not the server keeps up; or give a wait";
     "arrivals" arrivals: String, OpenLoop, values::text,
-        "text", "constant", "How requests arrive: constant, poisson, uniform, sinusoidal";
+        Text, "constant", "How requests arrive: constant, poisson, uniform, sinusoidal";
     "wait" wait: Waits, OpenLoop, values::any,
-        "text \"MIN..MAX\"", "from the rate", "Shortest and longest wait between uniform or sinusoidal arrivals, instead of a rate";
+        Range, "from the rate", "Shortest and longest wait between uniform or sinusoidal arrivals, such as 100us..2ms";
     "period" period via "duration": Duration, OpenLoop, values::time,
-        "time", "1s", "How long sinusoidal waits take to swing to and fro once";
+        Time, "1s", "How long a swing of sinusoidal waits takes";
 }
 
 #[cfg(test)]

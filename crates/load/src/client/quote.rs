@@ -47,7 +47,7 @@ impl Protocol for Prices {
 
 /// The client on one connection.
 struct Quote {
-    questions: Arc<[Question]>,
+    questions: Arc<[QuoteRequest]>,
     /// The index of the last question.
     asked: usize,
     /// The start of the next connection's client. Starting points differ, so that clients do not
@@ -56,14 +56,14 @@ struct Quote {
     buffer: [u8; BUFFER_SIZE],
 }
 
-struct Question {
+struct QuoteRequest {
     request: String,
     reply: String,
 }
 
 impl Quote {
     fn new() -> Self {
-        let question = |symbol: &str| Question {
+        let question = |symbol: &str| QuoteRequest {
             request: format!("{symbol}\n"),
             reply: format!("{symbol} {}\n", price(symbol)),
         };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use duality_runtime::block_on;
 
 use super::redis::{self, Redis};
-use super::{Location, OpenError, Options, Shared, Unavailable};
+use super::{InvalidStore, Location, Options, Shared, Unavailable};
 
 /// A channel between servers; clones are the same channel.
 #[derive(Clone)]
@@ -34,11 +34,11 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// [`OpenError`] if `location` is not a Redis, or if its host is not found.
-    pub fn new(location: &Location, name: &str, options: Options) -> Result<Self, OpenError> {
+    /// [`InvalidStore`] if `location` is not a Redis, or if its host is not found.
+    pub fn new(location: &Location, name: &str, options: Options) -> Result<Self, InvalidStore> {
         let Location::Redis { host, port, database, user, password } = location else {
             let why = "only Redis has channels: give redis://HOST:PORT".to_owned();
-            return Err(OpenError { place: location.to_string(), why });
+            return Err(InvalidStore { place: location.to_string(), why });
         };
         let credentials = (user.as_deref(), password.as_deref());
         let redis = Redis::new((host, *port), *database, credentials, options);

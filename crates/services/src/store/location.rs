@@ -5,6 +5,8 @@ use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::InvalidStore;
+
 /// The default port of Redis.
 const REDIS_PORT: u16 = 6379;
 
@@ -54,14 +56,6 @@ pub enum Synchronous {
     Full,
 }
 
-/// The text is not a location.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the store `{written}`: {why}")]
-pub struct InvalidLocation {
-    written: String,
-    why: &'static str,
-}
-
 impl Location {
     /// The SQLite file at `path`, with the default durability.
     #[must_use]
@@ -76,22 +70,23 @@ impl Location {
     ///
     /// The location is a Redis. Its configuration decides, and its replies do not show the
     /// durability.
-    pub fn durable(self) -> Result<Self, InvalidLocation> {
+    pub fn durable(self) -> Result<Self, InvalidStore> {
         match self {
             Self::Sqlite { path, .. } => Ok(Self::Sqlite { path, synchronous: Synchronous::Full }),
-            Self::Redis { .. } => Err(InvalidLocation {
-                written: self.to_string(),
+            Self::Redis { .. } => Err(InvalidStore {
+                place: format!("`{self}`"),
                 why: "Redis decides itself what survives a power cut: leave --durable out and configure \
-                      `appendonly yes` and `appendfsync always` there, or use sqlite:PATH",
+                      `appendonly yes` and `appendfsync always` there, or use sqlite:PATH"
+                    .to_owned(),
             }),
         }
     }
 }
 
 impl FromStr for Location {
-    type Err = InvalidLocation;
+    type Err = InvalidStore;
 
-    fn from_str(written: &str) -> Result<Self, InvalidLocation> {
+    fn from_str(written: &str) -> Result<Self, InvalidStore> {
         let location = if written.contains(char::is_control) {
             Err("it has a control character")
         } else if let Some(file) = written.strip_prefix("sqlite:") {
@@ -102,12 +97,10 @@ impl FromStr for Location {
             Err("write sqlite:PATH or redis://HOST:PORT")
         };
         // The error does not repeat text that may hold a password.
-        location.map_err(|why| InvalidLocation {
-            written: written
-                .rsplit_once('@')
-                .map_or(written, |(_, place)| place)
-                .replace(char::is_control, "\u{fffd}"),
-            why,
+        location.map_err(|why| {
+            let place = written.rsplit_once('@').map_or(written, |(_, place)| place);
+            let place = format!("`{}`", place.replace(char::is_control, "\u{fffd}"));
+            InvalidStore { place, why: why.to_owned() }
         })
     }
 }

@@ -31,7 +31,7 @@ use duality_runtime::time::Duration;
 use crate::client::Client;
 
 pub use channel::{Channel, Subscription};
-pub use location::{InvalidLocation, Location, Synchronous};
+pub use location::{Location, Synchronous};
 
 use redis::Redis;
 use report::Reports;
@@ -112,10 +112,10 @@ impl RedisCalls {
     }
 }
 
-/// The store cannot be set up as described.
+/// There is no such store, or it cannot be set up as described. The message has the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store {place}: {why}")]
-pub struct OpenError {
+pub struct InvalidStore {
     place: String,
     why: String,
 }
@@ -172,8 +172,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], which names the place and the remedy.
-    pub fn new(location: &Location, options: Options) -> Result<Self, OpenError> {
+    /// [`InvalidStore`], which names the place and the remedy.
+    pub fn new(location: &Location, options: Options) -> Result<Self, InvalidStore> {
         let place = location.to_string();
         let kind = match location {
             Location::Sqlite { path, synchronous } => {
@@ -315,10 +315,10 @@ impl Default for Options {
 }
 
 impl<K> Shared<K> {
-    fn new(place: String, kind: Result<K, String>) -> Result<Self, OpenError> {
+    fn new(place: String, kind: Result<K, String>) -> Result<Self, InvalidStore> {
         match kind {
             Ok(kind) => Ok(Self { place, kind, reports: Reports::new() }),
-            Err(why) => Err(OpenError { place, why: one_line(&why) }),
+            Err(why) => Err(InvalidStore { place, why: one_line(&why) }),
         }
     }
 

@@ -89,8 +89,7 @@ impl Reader {
         file: &str,
         rejected: &mut Rejected,
     ) -> Result<(), Error> {
-        skip_mark(&mut input)
-            .map_err(|error| Error::Unreadable { file: file.to_owned(), error })?;
+        skip_mark(&mut input).map_err(|error| Error::misuse(file, error))?;
         let mut from = serde_json::Deserializer::from_reader(input);
         let mut full = None;
         let entries = Entries { reader: self, file, rejected, number: 0, full: &mut full };
@@ -99,7 +98,7 @@ impl Reader {
             (Some(error), _) => Err(error),
             (None, Err(error)) => {
                 let what = format!("no HAR, or not whole: {error}; export it again");
-                Err(Error::Damaged { file: file.to_owned(), what })
+                Err(Error::failed(file, what))
             }
             (None, Ok(())) => Ok(()),
         }

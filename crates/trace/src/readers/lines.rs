@@ -44,7 +44,7 @@ impl Reader {
                 Err(error) => {
                     let what =
                         format!("line {number}: {error}; the lines before it can be read alone");
-                    return Err(Error::Damaged { file: file.to_owned(), what });
+                    return Err(Error::failed(file, what));
                 }
                 Ok(None) => return Ok(()),
                 Ok(Some([])) => continue,

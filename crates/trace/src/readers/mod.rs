@@ -11,6 +11,7 @@ mod pattern;
 mod pcap;
 mod w3c;
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -121,41 +122,22 @@ impl Rejected {
 
 /// The reason why there is no trace: one line, with the file and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file cannot be read.
-    #[error("{file}: {error}")]
-    Unreadable {
-        /// The file.
-        file: String,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
-    /// A file is damaged, or no log at all.
-    #[error("{file}: {what}")]
-    Damaged {
-        /// The file.
-        file: String,
-        /// What is wrong, where, and what to do.
-        what: String,
-    },
-    /// Files of two formats.
-    #[error("{file}: this is {format}, and the file before is not; make a trace of each")]
-    Mixed {
-        /// The file.
-        file: String,
-        /// The format.
-        format: &'static str,
-    },
-    /// There are too many requests.
-    #[error("{file}: more than {MOST} requests; give a shorter log")]
-    TooMany {
-        /// The file.
-        file: String,
-    },
-    /// No request was found.
-    #[error("{0}")]
-    Empty(String),
+#[error("{file}: {what}")]
+pub struct Error {
+    file: String,
+    what: String,
+    /// Whether the caller named the wrong files. Otherwise a file is not as it should be.
+    pub is_misuse: bool,
+}
+
+impl Error {
+    fn misuse(file: &str, what: impl Display) -> Self {
+        Self { file: file.to_owned(), what: what.to_string(), is_misuse: true }
+    }
+
+    fn failed(file: &str, what: impl Display) -> Self {
+        Self { file: file.to_owned(), what: what.to_string(), is_misuse: false }
+    }
 }
 
 /// Makes a trace from logs, all of one format: this one, or the one that the first bytes of each
@@ -164,7 +146,7 @@ pub fn make(paths: &[PathBuf], format: Option<Format>, rules: &Rules) -> Result<
     let mut making: Option<Making> = None;
     for path in in_order(paths, format, rules) {
         let file = path.display().to_string();
-        let unreadable = |error| Error::Unreadable { file: file.clone(), error };
+        let unreadable = |error: io::Error| Error::misuse(&file, error);
         let input: Box<dyn Read + Send> = match &*file {
             "-" => Box::new(io::stdin()),
             _ => Box::new(File::open(path).map_err(unreadable)?),
@@ -172,7 +154,7 @@ pub fn make(paths: &[PathBuf], format: Option<Format>, rules: &Rules) -> Result<
         read_one(input, &file, format, rules, &mut making)?;
     }
     let all = || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-    making.ok_or_else(|| Error::Empty(format!("{}: it is empty", all())))?.finish()
+    making.ok_or_else(|| Error::failed(&all(), "it is empty"))?.finish()
 }
 
 /// Makes a trace from the bytes of one log. Errors call the log `name`.
@@ -184,7 +166,7 @@ pub fn make_of(
 ) -> Result<Made, Error> {
     let mut making = None;
     read_one(Box::new(input), name, format, rules, &mut making)?;
-    making.ok_or_else(|| Error::Empty(format!("{name}: it is empty")))?.finish()
+    making.ok_or_else(|| Error::failed(name, "it is empty"))?.finish()
 }
 
 /// A log that is being read.
@@ -249,10 +231,11 @@ impl Making {
         let Some(mut trace) = trace else {
             let first = rejected.first.into_iter().next();
             let first = first.unwrap_or_else(|| format!("{}: it is empty", files.join(", ")));
-            return Err(Error::Empty(format!(
-                "{first}; no request was found (read as {}; --format names another)",
-                format.name()
-            )));
+            let (file, why) = first.split_once(": ").unwrap_or(("", &first));
+            let remedy = "--format names another";
+            let format = format.name();
+            let what = format!("{why}; no request was found (read as {format}; {remedy})");
+            return Err(Error::failed(file, what));
         };
         if rejected.count > 0 {
             let unit = match format {
@@ -278,7 +261,7 @@ fn read_one(
     rules: &Rules,
     making: &mut Option<Making>,
 ) -> Result<(), Error> {
-    let unreadable = |error| Error::Unreadable { file: file.to_owned(), error };
+    let unreadable = |error: io::Error| Error::misuse(file, error);
     let (input, start) = unfolded(input).map_err(unreadable)?;
     if start.is_empty() {
         return Ok(());
@@ -287,7 +270,9 @@ fn read_one(
     let found = given.or(format).unwrap_or_else(|| Format::of(&start));
     let making = making.get_or_insert_with(|| Making::new(found, rules));
     if making.format != found {
-        return Err(Error::Mixed { file: file.to_owned(), format: found.name() });
+        let found = found.name();
+        let what = format!("this is {found}, and the file before is not; make a trace of each");
+        return Err(Error::misuse(file, what));
     }
     making.read(input, file)
 }
@@ -324,11 +309,15 @@ fn begin(path: &Path, format: Option<Format>, rules: &Rules) -> Option<u64> {
     make_of(Cursor::new(start), "", format, rules).ok()?.trace.head.began
 }
 
+fn too_many(file: &str) -> Error {
+    Error::failed(file, format_args!("more than {MOST} requests; give a shorter log"))
+}
+
 /// Whether a trace has room for another request.
 fn check_room(gathering: &Gathering, file: &str) -> Result<(), Error> {
     match gathering.requests() < MOST {
         true => Ok(()),
-        false => Err(Error::TooMany { file: file.to_owned() }),
+        false => Err(too_many(file)),
     }
 }
 

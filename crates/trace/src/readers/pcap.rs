@@ -1,12 +1,12 @@
 //! Captures of packets, as tcpdump writes them: pcap and pcapng, of Ethernet, raw IP, Linux cooked
 //! and loopback links. Only headers are read, so `tcpdump -s 128` captures enough.
 
-use std::io::BufRead;
+use std::io::{self, BufRead};
 
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, LegacyPcapReader, Linktype, PcapBlockOwned, PcapError, PcapNGReader};
 
-use super::{Error, Input, Rejected};
+use super::{Error, Input, Rejected, too_many};
 use crate::gather::Rules;
 use crate::packets::{Link as Kind, Packets};
 use crate::trace::Trace;
@@ -58,9 +58,9 @@ impl Reader {
     ) -> Result<(), Error> {
         let damaged = |number: u64, why: &str| {
             let what = format!("packet {number}: {why}; packets before it are sound");
-            Error::Damaged { file: file.to_owned(), what }
+            Error::failed(file, what)
         };
-        let unreadable = |error| Error::Unreadable { file: file.to_owned(), error };
+        let unreadable = |error: io::Error| Error::misuse(file, error);
         let is_pcapng = input.fill_buf().map_err(unreadable)?.starts_with(&PCAPNG);
         let mut packets: Box<dyn PcapReaderIterator + Send> = match is_pcapng {
             true => Box::new(
@@ -92,7 +92,7 @@ impl Reader {
                 Err(_) => return Err(damaged(number + 1, "it is damaged")),
             }
             if self.packets.is_full() {
-                return Err(Error::TooMany { file: file.to_owned() });
+                return Err(too_many(file));
             }
         }
     }

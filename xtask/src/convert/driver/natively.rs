@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use super::Driver;
+use crate::files::At;
 
 impl Driver {
     /// CMake looks for these programs beside the compiler, by the compiler's prefix.
@@ -12,7 +13,7 @@ impl Driver {
         for name in ["duality-llvm-ar", "duality-llvm-ranlib"] {
             let link = self.work.join(name);
             let _ = fs::remove_file(&link);
-            symlink(&self.command, &link).map_err(|error| error.to_string())?;
+            symlink(&self.command, &link).at(link.display())?;
             let said = self.succeeds_with(Command::new(&link).arg("--version"), name)?;
             if !said.contains("LLVM version 19") {
                 return Err(said);

@@ -60,10 +60,10 @@ mod tests {
             ("127.0.0.1:", "not a port"),
             ("no.such.host.invalid:80", "no address found"),
         ] {
-            let told = listen_address(text).unwrap_err();
+            let message = listen_address(text).unwrap_err();
             assert!(
-                told.contains(problem) && told.contains("write ADDRESS:PORT"),
-                "{text}: {told}"
+                message.contains(problem) && message.contains("write ADDRESS:PORT"),
+                "{text}: {message}"
             );
         }
     }

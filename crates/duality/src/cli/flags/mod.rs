@@ -2,20 +2,14 @@
 //! flags of one matter, and makes of them what the lab or a server takes.
 
 pub(super) mod address;
-mod clients;
 mod constraints;
-mod hosts;
 pub(super) mod relaying;
-pub(super) mod replay;
-mod setup;
+pub(super) mod settings;
 pub(super) mod tls;
 pub(super) mod tuning;
 pub(super) mod visibility;
 
-pub(super) use clients::ClientFlags;
 pub(super) use constraints::ConstraintFlags;
-pub(super) use hosts::HostFlags;
-pub(super) use setup::SetupFlags;
 pub(crate) use tuning::Tuning;
 
 /// Headings of `--help`, after the options for a first try.

@@ -8,7 +8,7 @@ use duality_lab::units::parse_duration;
 
 use super::heading;
 use crate::catalogue::{Catalogue, Listed};
-use crate::cli::Failure;
+use crate::cli::{Failure, OrFailure};
 
 /// The least stack of a connection with TLS: a handshake computes on it under threads and pools.
 const STACK: usize = 64 << 10;
@@ -57,9 +57,7 @@ impl TlsFlags {
     pub(in crate::cli) fn check(&self, listed: &mut Listed) -> Result<(), Failure> {
         match self.tls_cert {
             None => Ok(()),
-            Some(_) => {
-                require(listed).map_err(|problem| Failure::misuse(format!("--tls-cert: {problem}")))
-            }
+            Some(_) => require(listed).misuse_at("--tls-cert"),
         }
     }
 
@@ -78,7 +76,7 @@ impl TlsFlags {
             return Ok(service);
         };
         let acceptor = Acceptor::new(certificate, key)
-            .map_err(|problem| Failure::misuse(format!("--tls-cert, --tls-key: {problem}")))?
+            .misuse_at("--tls-cert, --tls-key")?
             .with_handshake_time(self.tls_handshake_time.unwrap_or(HANDSHAKE_TIME));
         if let Some(secure) = catalogue.own().and_then(|own| own.secure.as_ref()) {
             return Ok(secure(service, acceptor));

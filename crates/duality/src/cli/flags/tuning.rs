@@ -1,7 +1,7 @@
 //! The options of an architecture. `serve` takes these flags, and `compare` hands them on to the
 //! servers that it starts. The key `server-arguments` of a plan does the same.
 //!
-//! A new flag is an entry of the list below, and a field of the same name in [`Options`].
+//! A new flag is an entry of the list below, and one of the same name in [`Options`].
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use super::address::listen_address;
 use super::heading;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use crate::watch::{AccessLog, GraphFile, RecordsFile, Settings, Subject};
+use crate::watch::{AccessLog, GraphFile, Outputs, RecordsFile, Subject};
 
 /// SIGUSR1 lists every task, whatever these flags say.
 #[derive(Args)]
@@ -66,7 +66,7 @@ impl Visibility {
 
     /// The given flags that ask about tasks.
     pub(in crate::cli) fn flags(&self) -> impl Iterator<Item = &'static str> {
-        let said = [
+        let given = [
             ("--metrics", self.metrics.is_some()),
             ("--access-log", self.access_log.is_some()),
             ("--stats", self.stats.is_some()),
@@ -75,7 +75,7 @@ impl Visibility {
             ("--records", self.records.is_some()),
             ("--graph", self.graph.is_some()),
         ];
-        said.into_iter().filter(|(_, is_said)| *is_said).map(|(flag, _)| flag)
+        given.into_iter().filter(|(_, is_said)| *is_said).map(|(flag, _)| flag)
     }
 
     /// Starts to serve metrics, if the flags ask for them.
@@ -93,11 +93,11 @@ impl Visibility {
 
     /// Opens the access log, if a flag asks for one.
     pub(in crate::cli) fn open_access_log(&self) -> Result<Option<AccessLog>, Failure> {
-        self.access_log().map(AccessLog::open).transpose().map_err(Failure::failed)
+        self.access_log().map(AccessLog::open).transpose()
     }
 
-    pub(in crate::cli) fn settings(&self) -> Settings {
-        Settings {
+    pub(in crate::cli) fn settings(&self) -> Outputs {
+        Outputs {
             stats: self.stats.clone(),
             stats_every: self.stats_every,
             dump: self.dump.clone(),

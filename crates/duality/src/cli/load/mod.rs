@@ -24,7 +24,8 @@ use duality_runtime::log;
 
 use self::output::Format;
 use self::requests::RequestFlags;
-use super::{ClientFlags, Failure, flag, for_terminal, heading, print};
+use super::flags::settings::{Clients, SettingFlags};
+use super::{Failure, OrFailure, flag, for_terminal, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
 const FIRST_RATE: f64 = 1_000.0;
@@ -80,7 +81,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "1s", value_parser = parse_warm_up, help_heading = heading::MEASURING)]
     warm_up: Duration,
     #[command(flatten)]
-    clients: ClientFlags,
+    clients: SettingFlags<Clients>,
     #[command(flatten)]
     requests_of: RequestFlags,
     /// Fail if a figure passes its limit, such as 'p99>10ms'; may be given again
@@ -161,9 +162,8 @@ fn parse_warm_up(text: &str) -> Result<Duration, String> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let (Some(folder), Some(trace)) = (&arguments.files, &arguments.trace) {
-        let trace = read_trace(trace).map_err(Failure::misuse)?;
-        let count = write_files(&trace, folder)
-            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        let trace = read_trace(trace).misuse()?;
+        let count = write_files(&trace, folder).failed_at(folder.display())?;
         let folder = folder.display();
         return print(&format!(
             "{count} files in {folder}: serve them by `duality serve http --root {folder}`"
@@ -273,7 +273,7 @@ impl Arguments {
                 pattern.name()
             )));
         }
-        let trace = read_trace(trace).map_err(Failure::misuse)?;
+        let trace = read_trace(trace).misuse()?;
         let cut = Cut {
             users: self.users.unwrap_or(1),
             speed: self.speed.unwrap_or(1.0),
@@ -294,7 +294,7 @@ pub(super) fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())
             .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
-            .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
+            .failed_at("cannot handle signals")?;
     }
     Ok(flag)
 }

@@ -10,7 +10,7 @@ use duality_load::{
     Values,
 };
 
-use super::super::{Failure, heading};
+use super::super::{Failure, OrFailure, heading};
 
 #[derive(clap::Args)]
 pub(super) struct RequestFlags {
@@ -89,7 +89,7 @@ impl RequestFlags {
                 None => problem,
             })
         })?;
-        base.with_script(script).map_err(|error| Failure::misuse(error.to_string()))
+        base.with_script(script).misuse()
     }
 
     /// The flag to give if replies were wrong only because other replies were expected.
@@ -132,7 +132,7 @@ impl RequestFlags {
             None => text.parse(),
             Some(socket) => Target::at_unix_socket(&text, socket),
         };
-        let base: Target = read.map_err(|error| Failure::misuse(error.to_string()))?;
+        let base: Target = read.misuse()?;
         let path = base.page().map_or("/", |page| page.path.as_str());
         if listed.is_some() && path != "/" {
             return Err(Failure::misuse(format!(
@@ -158,8 +158,7 @@ impl RequestFlags {
         let mut headers = self.headers.clone();
         if !self.cookie.is_empty() {
             let cookie = Header::new("Cookie", &self.cookie.join("; "));
-            headers
-                .push(cookie.map_err(|problem| Failure::misuse(format!("--cookie: {problem}")))?);
+            headers.push(cookie.misuse_at("--cookie")?);
         }
         headers.extend(self.user.clone());
         let method = self.method.clone().unwrap_or_else(implied);

@@ -11,7 +11,7 @@ use duality_costs::{ALL, Cost, Owner, Reading, Trouble, Unit, measure, table};
 use duality_lab::model::{NEEDED, UnitCosts};
 use duality_runtime::log;
 
-use super::super::{Failure, print};
+use super::super::{Failure, OrFailure, print};
 use super::Arguments;
 
 /// The effort for a model's unit costs: about ten seconds.
@@ -49,11 +49,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The costs without a figure of any subject, each with the first reason.
 fn missing(rows: &[Row]) -> Vec<(&'static str, &str)> {
     let missing = rows.iter().filter(|row| row.cells.iter().all(|cell| cell.outcome.is_err()));
-    let told = missing.filter_map(|row| {
+    let lines = missing.filter_map(|row| {
         let reason = row.cells.first()?.outcome.as_ref().err()?;
         Some((row.cost.name, reason.as_str()))
     });
-    told.collect()
+    lines.collect()
 }
 
 /// Measures the unit costs of a model. With [`Effort::QUICK`] this takes some two seconds, so that
@@ -83,9 +83,7 @@ pub(in crate::cli) fn unit_costs(
             run::pin();
             run::run(&plan, |_| {})
         });
-        let measured = measured.map_err(|error| {
-            Failure::failed(format!("cannot start a thread for the unit costs: {error}"))
-        })?;
+        let measured = measured.failed_at("cannot start a thread for the unit costs")?;
         Ok(measured.join().expect("measuring does not panic"))
     })?;
     if let Some(limit) = limit.filter(|_| until.is_some_and(|until| Instant::now() >= until)) {
@@ -98,7 +96,7 @@ pub(in crate::cli) fn unit_costs(
     if let Some((name, why)) = missing.first().filter(|_| missing.len() == rows.len()) {
         return Err(Failure::failed(format!("no unit cost can be measured; of {name}: {why}")));
     }
-    UnitCosts::read(&json(&rows)).map_err(Failure::failed)
+    UnitCosts::read(&json(&rows)).failed()
 }
 
 /// A plan with subjects of our own, which these flags of `model` measure.
@@ -109,8 +107,7 @@ fn plan(
     flags: &[&str],
     until: Option<Instant>,
 ) -> Result<Plan, Failure> {
-    let executable = std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    let executable = std::env::current_exe().failed_at("cannot find this program")?;
     let mut own: Vec<OsString> = vec![executable.into(), "model".into()];
     own.extend(flags.iter().map(OsString::from));
     Ok(Plan { costs, effort, own, peers, until })

@@ -21,7 +21,7 @@ pub(super) use costs::unit_costs;
 
 use duality_runtime::log;
 
-use super::{Failure, for_terminal, load, print};
+use super::{Failure, OrFailure, for_terminal, load, print};
 use crate::catalogue::Catalogue;
 
 /// The flags about a model. The flags of unit costs must conflict with these flags, because clap
@@ -198,8 +198,8 @@ fn measured(
     let costs = costs_or_measure(arguments, known)?;
     let (mut workloads, mut checks) = (Vec::new(), Vec::new());
     workloads::measure(&experiments, arguments.out.as_deref(), &interrupted, |name, finished| {
-        let all = model::workloads(name, &finished.heading, &finished.records.cells, &costs)
-            .map_err(|missing| Failure::failed(missing.to_string()))?;
+        let all =
+            model::workloads(name, &finished.heading, &finished.records.cells, &costs).failed()?;
         let to_check = |workload: &Workload| arguments.check.contains(&workload.connections);
         let (checked, known): (Vec<Workload>, Vec<Workload>) = all.into_iter().partition(to_check);
         checks.extend(predictions(arguments, &known, &checked, &costs)?);
@@ -211,11 +211,10 @@ fn measured(
 
 /// The model of results of `compare`.
 fn of_results(arguments: &Arguments, known: Option<UnitCosts>) -> Result<Model, Failure> {
-    let (heading, records) =
-        results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;
+    let (heading, records) = results::read(&arguments.results).misuse()?;
     let costs = costs_or_measure(arguments, known)?;
-    let workloads = model::workloads(&heading.design.service, &heading, &records.cells, &costs)
-        .map_err(|missing| Failure::failed(missing.to_string()))?;
+    let workloads =
+        model::workloads(&heading.design.service, &heading, &records.cells, &costs).failed()?;
     if workloads.iter().all(|workload| workload.subjects.is_empty()) {
         let file = arguments.results[0].display();
         return Err(Failure::misuse(format!(
@@ -235,10 +234,7 @@ fn predictions(
 ) -> Result<Vec<Check>, Failure> {
     let mut all = Vec::new();
     for &connections in arguments.predict.iter().chain(&arguments.check) {
-        all.extend(
-            model::predict(known, connections, costs)
-                .map_err(|missing| Failure::failed(missing.to_string()))?,
-        );
+        all.extend(model::predict(known, connections, costs).failed()?);
     }
     model::check(&mut all, measured);
     Ok(all)
@@ -250,21 +246,21 @@ fn costs_or_measure(arguments: &Arguments, known: Option<UnitCosts>) -> Result<U
 }
 
 fn read_costs(path: &Path) -> Result<UnitCosts, Failure> {
-    let told =
+    let failure =
         |problem: String| Failure::misuse(format!("--unit-costs: {}: {problem}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
-    let json = serde_json::from_str(&text).map_err(|error| told(error.to_string()))?;
-    UnitCosts::read(&json).map_err(told)
+    let text = fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
+    let json = serde_json::from_str(&text).map_err(|error| failure(error.to_string()))?;
+    UnitCosts::read(&json).map_err(failure)
 }
 
 fn write(out: &Path, model: &Model, sheet: &Sheet) -> Result<(), Failure> {
     let (page, json) = (out.join("model.html"), out.join("model.json"));
-    let told = |path: &Path, error: std::io::Error| {
+    let failure = |path: &Path, error: std::io::Error| {
         Failure::failed(format!("{}: {error}", path.display()))
     };
-    fs::create_dir_all(out).map_err(|error| told(out, error))?;
-    fs::write(&json, format!("{}\n", model::json(model))).map_err(|error| told(&json, error))?;
-    write_whole(&page, &html(sheet)).map_err(|error| told(&page, error))?;
+    fs::create_dir_all(out).map_err(|error| failure(out, error))?;
+    fs::write(&json, format!("{}\n", model::json(model))).map_err(|error| failure(&json, error))?;
+    write_whole(&page, &html(sheet)).map_err(|error| failure(&page, error))?;
     log::tell(format_args!("model: {}", page.display()));
     Ok(())
 }

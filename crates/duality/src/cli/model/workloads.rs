@@ -13,7 +13,7 @@ use duality_lab::measure::{self as lab, Clock, Finished, Stage};
 use duality_lab::record::results::Results;
 use duality_runtime::log;
 
-use super::super::{Failure, Tuning, experiment, flag};
+use super::super::{Failure, OrFailure, Tuning, experiment, flag};
 use super::Arguments;
 use crate::catalogue::Catalogue;
 
@@ -167,15 +167,13 @@ pub(super) fn measure(
     interrupted: &AtomicBool,
     mut ended: impl FnMut(&str, Finished) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let temporary = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format!("no directory for the results: {error}")))?;
+    let temporary = tempfile::tempdir().failed_at("no directory for the results")?;
     let out = out.unwrap_or(temporary.path());
     for (name, experiment) in experiments {
         log::tell(name);
-        let stage = Stage::set(experiment).map_err(Failure::failed)?;
+        let stage = Stage::set(experiment).failed()?;
         let clock = Clock::new(interrupted, None);
-        let finished = lab::compare(experiment, &out.join(name), false, clock, &stage)
-            .map_err(|error| Failure::failed(error.to_string()))?;
+        let finished = lab::compare(experiment, &out.join(name), false, clock, &stage).failed()?;
         if !finished.complete {
             return Err(Failure::failed("interrupted: there is no model yet"));
         }

@@ -19,7 +19,7 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeSpec, TimeVal};
 
 use super::proxy::now;
-use crate::cli::Failure;
+use crate::cli::{Failure, OrFailure};
 
 /// What is kept of a packet: enough for all headers of IPv6 and TCP.
 const HEADERS: usize = 192;
@@ -88,8 +88,7 @@ pub(super) fn run(
 
 /// The address of an interface, by its name.
 fn address(interface: &str) -> Result<LinkAddr, Failure> {
-    let all = getifaddrs()
-        .map_err(|error| Failure::failed(format!("cannot list the interfaces: {error}")))?;
+    let all = getifaddrs().failed_at("cannot list the interfaces")?;
     let links: Vec<(String, LinkAddr)> = all
         .filter_map(|one| {
             let link = *one.address.as_ref()?.as_link_addr()?;
@@ -124,8 +123,7 @@ fn open(link: &LinkAddr, port: u16, is_loopback: bool) -> Result<OwnedFd, Failur
     )
     .map_err(refused)?;
     // From here on, packets of other ports take no room in the socket's buffer.
-    only_port(made.as_fd(), port, is_loopback)
-        .map_err(|error| Failure::failed(format!("cannot filter packets: {error}")))?;
+    only_port(made.as_fd(), port, is_loopback).failed_at("cannot filter packets")?;
     bind(made.as_raw_fd(), link).map_err(refused)?;
     // Packets of any port and interface, which came before the filter.
     while recv(made.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT).is_ok() {}

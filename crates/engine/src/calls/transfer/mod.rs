@@ -6,7 +6,7 @@ mod attempt;
 use libc::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 
 use crate::calls::files;
-use crate::calls::receive::{Outcome, receive};
+use crate::calls::receive::{Received, receive};
 use crate::descriptors::closed;
 use crate::descriptors::facts;
 use crate::descriptors::registry::{self, Descriptor, Direction, Kind};
@@ -256,10 +256,10 @@ impl Transfer<'_> {
             });
             if by_ring {
                 match self.receive(deadline) {
-                    Outcome::Again => by_ring = false,
-                    Outcome::TimedOut => return self.so_far(EAGAIN),
-                    Outcome::Interrupted => return self.so_far(interruption(deadline)),
-                    Outcome::Result(result) => {
+                    Received::Again => by_ring = false,
+                    Received::TimedOut => return self.so_far(EAGAIN),
+                    Received::Interrupted => return self.so_far(interruption(deadline)),
+                    Received::Result(result) => {
                         if let Some(result) = self.account(result, kind, seen) {
                             return result;
                         }
@@ -289,7 +289,7 @@ impl Transfer<'_> {
     }
 
     /// Parks the thread until the kernel has received.
-    fn receive(&self, deadline: u64) -> Outcome {
+    fn receive(&self, deadline: u64) -> Received {
         let (at, left) = (self.frame.rsi + self.done, self.frame.rdx - self.done);
         receive(self.number, at, left, deadline)
     }

@@ -63,7 +63,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The task of a room's members.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RoomRound {
     /// The most lines that each member says in a round.
     pub(crate) lines: u32,
     /// The number of deliveries after which the load ends, if it has an end.
@@ -105,7 +105,7 @@ pub(crate) async fn load(
     };
     let load = engine.shared(edges, None, Box::new(hook));
     load.recorder.ready();
-    let talking = run(members, routes, Plan { lines, deliveries }, load.clone());
+    let talking = run(members, routes, RoomRound { lines, deliveries }, load.clone());
     task::spawn(talking).map_err(not_started)?;
     Ok(engine.finish(&load.recorder).await)
 }
@@ -164,12 +164,12 @@ async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Membe
     }
 }
 
-/// Lets `members` talk for as long as `plan` says, or for ever.
-async fn run(mut members: Members, routes: Vec<Route>, plan: Plan, load: Arc<Load>) {
+/// Lets `members` talk for as long as `round` says, or for ever.
+async fn run(mut members: Members, routes: Vec<Route>, round: RoomRound, load: Arc<Load>) {
     let count = members.streams.len();
     loop {
-        let whole = talk(members, routes.len() > 1, plan, &load).await;
-        if whole || plan.deliveries.is_some() {
+        let whole = talk(members, routes.len() > 1, round, &load).await;
+        if whole || round.deliveries.is_some() {
             return;
         }
         let mut pause = FIRST_PAUSE;
@@ -186,9 +186,9 @@ async fn run(mut members: Members, routes: Vec<Route>, plan: Plan, load: Arc<Loa
 
 /// Lets members talk until the room is lost or all lines are said. Returns true if all lines were
 /// said.
-async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -> bool {
+async fn talk(members: Members, is_across: bool, round: RoomRound, load: &Arc<Load>) -> bool {
     let Members { streams, numbers } = members;
-    let room = Arc::new(Room::new(numbers, is_across, plan));
+    let room = Arc::new(Room::new(numbers, is_across, round));
     let mut talking = Vec::with_capacity(streams.len());
     for (index, stream) in streams.into_iter().enumerate() {
         load.recorder.connected();
@@ -205,7 +205,7 @@ async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -
         task.await.expect("a member of a chat does not panic");
     }
     if let Some(failure) = room.loss()
-        && plan.deliveries.is_some()
+        && round.deliveries.is_some()
     {
         // The deliveries that were planned for members that were lost in the last round.
         load.recorder.break_off(&failure);

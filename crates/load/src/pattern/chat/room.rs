@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use duality_runtime::sync::Notify;
 
-use super::Plan;
+use super::RoomRound;
 use super::hearing::{Beginning, Digest, Hearing};
 use super::said::{Numbers, Said, Speaker, delivered, text};
 use crate::failure::Failure;
@@ -78,10 +78,10 @@ pub(super) struct Broken;
 impl Room {
     /// A room of the members with these numbers. They are on one server, or (`is_across`) on
     /// several.
-    pub(super) fn new(numbers: Numbers, is_across: bool, plan: Plan) -> Self {
+    pub(super) fn new(numbers: Numbers, is_across: bool, round: RoomRound) -> Self {
         let members = numbers.count() as u64;
         let longest_line = delivered(numbers.highest(), &text(members, 0)).len();
-        let most = members * u64::from(plan.lines);
+        let most = members * u64::from(round.lines);
         let slots_of_round = ((LONGEST_ROUND / longest_line) as u64).min(most).max(1);
         let state = State {
             round: Round { slots: 0..0, last: false },
@@ -100,7 +100,7 @@ impl Room {
             numbers,
             is_across,
             slots_of_round,
-            deliveries: plan.deliveries,
+            deliveries: round.deliveries,
             state: Mutex::new(state),
             changed: Notify::new(),
         };
@@ -306,7 +306,7 @@ mod tests {
 
     fn room(members: u64, lines: u32, deliveries: Option<u64>) -> Room {
         let numbers = Numbers::new((1..=members).collect()).unwrap();
-        Room::new(numbers, true, Plan { lines, deliveries })
+        Room::new(numbers, true, RoomRound { lines, deliveries })
     }
 
     /// Members that say their lines and hear each other's, as one chat delivers them.
@@ -491,7 +491,7 @@ mod tests {
     fn some_losses_end_the_room() {
         let members = |is_across, count| {
             let numbers = Numbers::new((1..=count).collect()).unwrap();
-            Room::new(numbers, is_across, Plan { lines: 1, deliveries: None })
+            Room::new(numbers, is_across, RoomRound { lines: 1, deliveries: None })
         };
         assert!(members(true, 3).lose(0, &GONE, 0));
         assert!(!members(true, 2).lose(0, &GONE, 0));

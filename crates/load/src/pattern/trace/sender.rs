@@ -49,12 +49,12 @@ struct Course {
     begun: Option<Instant>,
     /// The due and sending time of each request, since the beginning of the piece.
     requests: Vec<(Duration, Duration)>,
-    sessions: Vec<Session>,
+    sessions: Vec<ReplayedConnection>,
 }
 
 /// The state of a connection.
 #[derive(Clone, Copy, Default)]
-struct Session {
+struct ReplayedConnection {
     carried: Carried,
     /// The time at which the next request is due. `None` while it waits for a reply, and after its
     /// last request.
@@ -71,7 +71,7 @@ impl<A: Ask> Replay<A> {
         offsets: Vec<Duration>,
         alarm: Arc<Alarm>,
     ) -> Self {
-        let sessions = vec![Session::default(); piece.connections.len()];
+        let sessions = vec![ReplayedConnection::default(); piece.connections.len()];
         let course = Course { begun: None, requests: Vec::new(), sessions };
         Self { load, piece, asked, offsets, alarm, course: Mutex::new(course) }
     }

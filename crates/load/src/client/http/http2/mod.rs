@@ -13,7 +13,7 @@ use bytes::Bytes;
 use duality_runtime::net::TcpStream;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 
-use self::session::Session;
+use self::session::Http2Connection;
 use super::script::Choice;
 use super::{Asking, Common, ExpectedBody, KEPT_BODY, LONGEST_BODY};
 use crate::announce::EdgeAnnouncer;
@@ -79,7 +79,7 @@ pub(super) struct Http2 {
     /// The number of requests on the connection.
     carried: u32,
     /// The connection's state. `None` before its first request.
-    session: Option<Session>,
+    session: Option<Http2Connection>,
     /// A buffer for bodies.
     body: Vec<u8>,
 }
@@ -161,7 +161,7 @@ impl Client for Http2 {
         self.carried = self.carried.saturating_add(1);
         let Prepared { head, body } = &self.rows[self.row][self.current];
         if self.session.is_none() {
-            self.session = Some(Session::new()?);
+            self.session = Some(Http2Connection::new()?);
         }
         match &mut self.session {
             Some(session) => session.send(stream, head.clone(), body).await,

@@ -34,7 +34,7 @@ const LONGEST_HEAD: u32 = 64 << 10;
 const BUFFER: usize = 16 << 10;
 
 /// See the [module](self).
-pub(super) struct Session {
+pub(super) struct Http2Connection {
     pipe: Pipe,
     requests: SendRequest<Bytes>,
     connection: Connection<Pipe, Bytes>,
@@ -71,7 +71,7 @@ fn context() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-impl Session {
+impl Http2Connection {
     /// Begins a connection: the preface and the settings are ready to be sent.
     pub(super) fn new() -> Result<Self, Failure> {
         let pipe = Pipe::default();

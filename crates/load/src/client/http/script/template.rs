@@ -6,11 +6,11 @@ const SHOWN: usize = 40;
 /// Bytes with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
-    pieces: Vec<Piece>,
+    pieces: Vec<Segment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum Segment {
     Text(Box<[u8]>),
     /// The value of a column, by its number.
     Column(usize),
@@ -19,7 +19,7 @@ enum Piece {
 impl Template {
     /// Text without placeholders.
     pub(super) fn plain(text: &[u8]) -> Self {
-        Self { pieces: vec![Piece::Text(text.into())] }
+        Self { pieces: vec![Segment::Text(text.into())] }
     }
 
     /// Reads the placeholders in `text`. Blanks around a name do not count.
@@ -47,13 +47,13 @@ impl Template {
                 ));
             };
             if start > 2 {
-                pieces.push(Piece::Text(rest[..start - 2].into()));
+                pieces.push(Segment::Text(rest[..start - 2].into()));
             }
-            pieces.push(Piece::Column(column));
+            pieces.push(Segment::Column(column));
             rest = &rest[start + length + 2..];
         }
         if !rest.is_empty() || pieces.is_empty() {
-            pieces.push(Piece::Text(rest.into()));
+            pieces.push(Segment::Text(rest.into()));
         }
         Ok(Self { pieces })
     }
@@ -61,16 +61,16 @@ impl Template {
     /// The text between the placeholders.
     pub(super) fn texts(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(text) => Some(&**text),
-            Piece::Column(_) => None,
+            Segment::Text(text) => Some(&**text),
+            Segment::Column(_) => None,
         })
     }
 
     /// The columns of the placeholders, by number.
     pub(super) fn columns(&self) -> impl Iterator<Item = usize> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(_) => None,
-            Piece::Column(column) => Some(*column),
+            Segment::Text(_) => None,
+            Segment::Column(column) => Some(*column),
         })
     }
 
@@ -86,8 +86,8 @@ impl Template {
 
     fn bytes<'a>(&'a self, row: &'a [Box<[u8]>]) -> impl Iterator<Item = &'a [u8]> {
         self.pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => &**text,
-            Piece::Column(column) => &*row[*column],
+            Segment::Text(text) => &**text,
+            Segment::Column(column) => &*row[*column],
         })
     }
 }

@@ -43,7 +43,7 @@ impl Values {
             None => return Err("it is empty: write the names of the columns first".to_owned()),
         };
         let mut values = Self { columns: columns(&head)?, rows: Vec::new() };
-        let mut lines = Lines { text, passed: 0, line: 1 };
+        let mut lines = LineCounter { text, passed: 0, line: 1 };
         for record in records {
             let record = record.map_err(|error| unreadable(&error))?;
             let start = record.position().map_or(0, csv::Position::byte);
@@ -68,14 +68,14 @@ impl Values {
 }
 
 /// Counts the lines of a text. The csv reader's own count is one too low after CR LF.
-struct Lines<'a> {
+struct LineCounter<'a> {
     text: &'a [u8],
     /// The number of counted bytes, and the line of the next byte.
     passed: usize,
     line: u64,
 }
 
-impl Lines<'_> {
+impl LineCounter<'_> {
     /// The line of the record that begins at `start`, or after the line ends at `start`.
     fn at(&mut self, start: usize) -> u64 {
         let is_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');

@@ -9,13 +9,13 @@ use crate::schedule::thread::ThreadRef;
 use crate::schedule::waiter::Reason;
 
 /// A request that a thread waits for. The request lies on the stack of that thread.
-pub(crate) struct Request {
+pub(crate) struct RingWait {
     thread: ThreadRef,
     result: Relaxed<i32>,
     done: AtomicBool,
 }
 
-impl Request {
+impl RingWait {
     pub(crate) fn new(thread: ThreadRef) -> Self {
         Self { thread, result: Relaxed::new(AtomicI32::new(0)), done: AtomicBool::new(false) }
     }
@@ -35,7 +35,7 @@ impl Request {
 pub(crate) fn ended(locked: &mut Locked, request: usize, result: i32) {
     // SAFETY: the ring has the address from `calls/receive.rs`, where the stack frame lives
     // until `done` is set. Each request has one completion.
-    let request = unsafe { &*(request as *const Request) };
+    let request = unsafe { &*(request as *const RingWait) };
     let thread = request.thread;
     assert!(!request.is_done(), "a request has two completions");
     request.result.set(result);

@@ -1,5 +1,4 @@
-/* Joins two network interfaces like a long line, with delay, loss and rate. The program serves
- * kernels without netem.
+/* Joins two network interfaces like a long line, with delay, loss and rate, for scripts/hosts.py.
  *
  *     cable INTERFACE INTERFACE DELAY_NS LOSS_PPM BITS_PER_SECOND PACKETS
  *
