@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("architectures", &["runtime", "poller"]),
     ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("kit", &["poller", "runtime"]),
+    ("simulate", &["poller", "runtime", "services", "architectures"]),
     ("trace", &[]),
     ("load", &["runtime", "poller", "trace"]),
     ("lab", &["load", "runtime", "trace"]),
@@ -46,6 +47,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "load",
             "lab",
             "costs",
+            "simulate",
         ],
     ),
     (
