@@ -2,6 +2,9 @@
 //!
 //! A decision is a number below a bound. 0 is always the tame one: no fault, the task that has
 //! waited longest, the least latency. So a failing run is made small by setting decisions to 0.
+//!
+//! A list of decisions to make is apart for each kind. So a run without one kind of fault, or with
+//! fewer reads, still meets the other decisions in their places.
 
 use std::fmt;
 
@@ -24,6 +27,24 @@ pub(crate) enum Kind {
     Reset,
     Offload,
     Test,
+}
+
+/// The number of kinds.
+const KINDS: usize = Kind::Test as usize + 1;
+
+/// Decisions to make, in the order in which each kind comes. After its end, all are tame.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Script(pub(crate) [Vec<u64>; KINDS]);
+
+impl Script {
+    /// The decisions that were made.
+    pub(crate) fn of(kept: &[Decision]) -> Self {
+        let mut script = Self::default();
+        for decision in kept {
+            script.0[decision.kind as usize].push(decision.drawn);
+        }
+        script
+    }
 }
 
 impl fmt::Display for Kind {
@@ -81,17 +102,25 @@ pub(crate) struct Decisions {
     random: Random,
     hash: u64,
     count: usize,
+    counts: [usize; KINDS],
     /// All decisions so far, if they are kept.
     kept: Option<Vec<Decision>>,
-    /// The decisions to make. After the end of the list, all are tame.
-    script: Option<Vec<u64>>,
+    /// The decisions to make, instead of those of the seed.
+    script: Option<Script>,
 }
 
 impl Decisions {
     /// Decisions of a seed, or those of a `script`. `keeps` them, if they are asked for later.
-    pub(crate) fn new(seed: u64, script: Option<Vec<u64>>, keeps: bool) -> Self {
+    pub(crate) fn new(seed: u64, script: Option<Script>, keeps: bool) -> Self {
         let kept = keeps.then(Vec::new);
-        Self { random: Random::new(seed), hash: 0xCBF2_9CE4_8422_2325, count: 0, kept, script }
+        Self {
+            random: Random::new(seed),
+            hash: 0xCBF2_9CE4_8422_2325,
+            count: 0,
+            counts: [0; KINDS],
+            kept,
+            script,
+        }
     }
 
     /// One of `0..bound`.
@@ -100,7 +129,10 @@ impl Decisions {
             return 0;
         }
         let drawn = match &self.script {
-            Some(script) => script.get(self.count).copied().unwrap_or(0).min(bound - 1),
+            Some(Script(kinds)) => {
+                let place = self.counts[kind as usize];
+                kinds[kind as usize].get(place).copied().unwrap_or(0).min(bound - 1)
+            }
             None => ((u128::from(self.random.next()) * u128::from(bound)) >> 64) as u64,
         };
         if let Some(kept) = &mut self.kept {
@@ -108,6 +140,7 @@ impl Decisions {
         }
         self.note(((kind as u64) << 56) ^ (bound << 28) ^ drawn);
         self.count += 1;
+        self.counts[kind as usize] += 1;
         drawn
     }
 
@@ -175,7 +208,7 @@ mod tests {
         let mut first = Decisions::new(7, None, true);
         let drawn: Vec<u64> = (0..20).map(|_| first.draw(Kind::Test, 10)).collect();
         assert!(drawn.iter().any(|number| *number > 0));
-        let script = first.take_kept().iter().map(|decision| decision.drawn).collect();
+        let script = Script::of(&first.take_kept());
         let mut again = Decisions::new(0, Some(script), false);
         assert_eq!((0..20).map(|_| again.draw(Kind::Test, 10)).collect::<Vec<_>>(), drawn);
         assert_eq!(again.hash(), first.hash());
@@ -185,7 +218,9 @@ mod tests {
     #[test]
     fn the_first_difference_is_named() {
         let run = |drawn: &[u64]| {
-            let mut decisions = Decisions::new(0, Some(drawn.to_vec()), true);
+            let mut script = Script::default();
+            script.0[Kind::Task as usize] = drawn.to_vec();
+            let mut decisions = Decisions::new(0, Some(script), true);
             drawn.iter().for_each(|_| _ = decisions.draw(Kind::Task, 4));
             decisions.take_kept()
         };

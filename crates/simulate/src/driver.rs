@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use duality_runtime::event_loop::{Host, LoopWorld};
 
-use crate::decisions::{Decision, Decisions, Kind};
+use crate::decisions::{Decision, Decisions, Kind, Script};
 use crate::faults::{Counts, Faults, nanoseconds};
 use crate::machine::{HostMachine, SharedNetwork, lock};
 use crate::net::Net;
@@ -61,6 +61,7 @@ pub(crate) struct Shared {
     /// For each host: how its main has ended, and who waits for that.
     ends: Mutex<Vec<End>>,
     pub(crate) waits: Waits,
+    pub(crate) faults: Faults,
 }
 
 #[derive(Default)]
@@ -107,7 +108,7 @@ pub(crate) struct Plan {
     pub(crate) limit: Duration,
     pub(crate) turns: u64,
     /// The decisions to make, instead of the seed's.
-    pub(crate) script: Option<Vec<u64>>,
+    pub(crate) script: Option<Script>,
     pub(crate) keeps: bool,
     /// Whether the story is told, and with decisions.
     pub(crate) tells: Option<bool>,
@@ -150,6 +151,7 @@ pub(crate) fn run(plan: &Plan, test: impl FnOnce(Net) -> Task + Send + 'static) 
         orders: Mutex::default(),
         ends: Mutex::default(),
         waits: plan.waits,
+        faults: plan.faults,
     });
     let test = Mutex::new(Some(test));
     let net = Net::new(shared.clone());
@@ -350,6 +352,7 @@ impl Driver {
                 continue;
             }
             slot.starts_at = None;
+            self.shared.with_end(index, |end| end.outcome = None);
             let is_first = !std::mem::replace(&mut slot.has_started, true);
             lock(&self.shared.network).start(index, is_first);
             let machine = HostMachine { network: self.shared.network.clone(), host: index };

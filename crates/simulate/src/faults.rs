@@ -28,6 +28,12 @@ pub struct Faults {
     pub slow: bool,
     /// Buffers of some hundred bytes.
     pub small_buffers: bool,
+    /// Partitions, where a test asks [`Net::faults`](crate::Net::faults).
+    pub partitions: bool,
+    /// Crashes, where a test asks.
+    pub crashes: bool,
+    /// Drains, where a test asks.
+    pub drains: bool,
 }
 
 impl Faults {
@@ -42,10 +48,21 @@ impl Faults {
         resets: true,
         slow: true,
         small_buffers: true,
+        partitions: true,
+        crashes: true,
+        drains: true,
     };
 
-    /// What every program must bear without an error: all but refusals and resets.
-    pub const LEGAL: Self = Self { refusals: false, resets: false, ..Self::ALL };
+    /// What every program must bear without an error.
+    pub const LEGAL: Self = Self {
+        refusals: false,
+        resets: false,
+        slow: false,
+        partitions: false,
+        crashes: false,
+        drains: false,
+        ..Self::ALL
+    };
 
     /// None: every decision but those of order and of time is tame.
     pub const NONE: Self = Self {
@@ -58,7 +75,17 @@ impl Faults {
         resets: false,
         slow: false,
         small_buffers: false,
+        partitions: false,
+        crashes: false,
+        drains: false,
     };
+
+    /// Whether connections may break.
+    #[must_use]
+    pub fn break_connections(&self) -> bool {
+        let Self { refusals, resets, slow, partitions, crashes, drains, .. } = *self;
+        refusals || resets || slow || partitions || crashes || drains
+    }
 }
 
 /// What one seed has. Times are in nanoseconds, chances in a thousand.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::decisions::Kind;
 use crate::driver::{Main, Order, Shared, Waits};
-use crate::faults::nanoseconds;
+use crate::faults::{Faults, nanoseconds};
 use crate::machine::lock;
 use crate::network::address_of;
 
@@ -158,6 +158,12 @@ impl Net {
         lock(&self.shared.network).calm();
     }
 
+    /// The faults that the simulation may have.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.shared.faults
+    }
+
     /// A number below `bound`, which the seed decides. 0 must be the tame choice.
     #[must_use]
     pub fn draw(&self, bound: u64) -> u64 {
@@ -239,7 +245,7 @@ impl Host {
         SocketAddr::new(self.address(), port)
     }
 
-    /// Waits until the host's main has ended. A host that has crashed ends with its next main.
+    /// Waits until the host's main has ended. A host that crashes or starts again begins anew.
     ///
     /// # Errors
     ///
@@ -257,7 +263,7 @@ impl Host {
         .await
     }
 
-    /// Whether the host's main has ended.
+    /// Whether the host's main has ended, since the last start.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.shared.with_end(self.index, |end| end.outcome.is_some())
@@ -267,6 +273,11 @@ impl Host {
     pub fn crash(&self) -> Crash<'_> {
         self.shared.order(Order::Crash { host: self.index });
         Crash { host: self }
+    }
+
+    /// Starts the host again now, if it is down.
+    pub fn restart_if_down(&self) {
+        self.shared.order(Order::Restart { host: self.index, after: Duration::ZERO });
     }
 
     /// Asks the host to drain, as SIGTERM does.

@@ -182,12 +182,18 @@ impl Seeds {
         }
     }
 
-    /// One seed, told: its lines, and its failure if it fails.
+    /// One seed, told: its lines, and its failure if it fails. `with_decisions`, each decision that is
+    /// not tame is a line too.
     ///
     /// # Errors
     ///
     /// The failure, as it is.
-    pub fn trace<F, T>(&self, seed: u64, test: T) -> (Vec<String>, Result<(), String>)
+    pub fn trace<F, T>(
+        &self,
+        seed: u64,
+        with_decisions: bool,
+        test: T,
+    ) -> (Vec<String>, Result<(), String>)
     where
         T: Fn(Net) -> F + Send + Sync + 'static,
         F: Future<Output: Ending> + 'static,
@@ -197,7 +203,7 @@ impl Seeds {
             let test = test.clone();
             Box::pin(async move { test(net).await.into_result() })
         });
-        let plan = Plan { seed, tells: Some(false), ..self.plan.clone() };
+        let plan = Plan { seed, tells: Some(with_decisions), ..self.plan.clone() };
         let outcome = simulate(&plan, &test);
         (outcome.story, outcome.failure.map_or(Ok(()), Err))
     }

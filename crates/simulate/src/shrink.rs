@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::decisions::{Decision, Script};
 use crate::driver::{Outcome, Plan};
 
 /// The most runs, and the longest real time.
@@ -35,54 +36,104 @@ fn shape(why: &str) -> String {
     why.chars().filter(|c| !c.is_ascii_digit()).take(60).collect()
 }
 
-fn wild(script: &[u64]) -> usize {
-    script.iter().filter(|drawn| **drawn != 0).count()
+/// The decisions of a run that are not tame, as places in its script.
+fn wild(kept: &[Decision]) -> Vec<(usize, usize)> {
+    let mut counts = Script::default().0.map(|_| 0);
+    let places = kept.iter().map(|decision| {
+        let kind = decision.kind as usize;
+        counts[kind] += 1;
+        (decision.drawn, (kind, counts[kind] - 1))
+    });
+    places.filter(|(drawn, _)| *drawn != 0).map(|(_, place)| place).collect()
 }
 
 /// Shrinks the failure `why` of a plan.
 pub(crate) fn shrink(plan: &Plan, why: &str, run: impl Fn(&Plan) -> Outcome) -> Shrunk {
-    let follow =
-        |script: Vec<u64>| run(&Plan { script: Some(script), keeps: true, ..plan.clone() });
-    let drawn = |outcome: &Outcome| {
-        let mut script: Vec<u64> = outcome.kept.iter().map(|decision| decision.drawn).collect();
-        // What is tame at the end need not be told.
-        script.truncate(script.iter().rposition(|drawn| *drawn != 0).map_or(0, |last| last + 1));
-        script
+    let first = run(&Plan { keeps: true, ..plan.clone() });
+    let mut search = Search {
+        // A run that goes on for longer than the failing one is another one.
+        plan: Plan { keeps: true, turns: first.counts.turns * 2 + 1000, ..plan.clone() },
+        run,
+        shape: shape(why),
+        runs: 1,
+        begin: Instant::now(),
+        best: first.kept,
     };
-    let shape_of_it = shape(why);
-    let still_fails =
-        |outcome: &Outcome| outcome.failure.as_deref().is_some_and(|why| shape(why) == shape_of_it);
-    let begin = Instant::now();
-    let mut script = drawn(&run(&Plan { keeps: true, ..plan.clone() }));
-    let (before, mut runs) = (wild(&script), 1);
-    let mut part = script.len().max(1);
-    loop {
-        let (mut at, mut has_shrunk) = (0, false);
-        while at < script.len() && runs < RUNS && begin.elapsed() < TIME {
-            let end = (at + part).min(script.len());
-            if wild(&script[at..end]) > 0 {
-                let mut tried = script.clone();
-                tried[at..end].fill(0);
-                runs += 1;
-                let outcome = follow(tried);
-                if still_fails(&outcome) {
-                    let shorter = drawn(&outcome);
-                    has_shrunk |= wild(&shorter) < wild(&script);
-                    script = shorter;
-                }
-            }
-            at += part;
-        }
-        let is_over = runs >= RUNS || begin.elapsed() >= TIME;
-        if is_over || (part == 1 && !has_shrunk) {
-            break;
-        }
-        part = if part == 1 { 1 } else { part.div_ceil(2) };
-    }
-    let last = run(&Plan { script: Some(script.clone()), tells: Some(true), ..plan.clone() });
-    let decisions = (before, wild(&script));
+    let before = wild(&search.best).len();
+    search.tame_kinds();
+    search.tame_parts();
+    let script = Some(Script::of(&search.best));
+    let last = (search.run)(&Plan { script, tells: Some(true), ..search.plan.clone() });
+    let decisions = (before, wild(&search.best).len());
     let why = last.failure.unwrap_or_else(|| why.to_owned());
-    Shrunk { decisions, runs, why, time: last.time, story: last.story }
+    Shrunk { decisions, runs: search.runs, why, time: last.time, story: last.story }
+}
+
+/// The search for the smallest run that fails.
+struct Search<R> {
+    plan: Plan,
+    run: R,
+    shape: String,
+    runs: usize,
+    begin: Instant,
+    /// The decisions of the smallest run so far.
+    best: Vec<Decision>,
+}
+
+impl<R: Fn(&Plan) -> Outcome> Search<R> {
+    fn is_over(&self) -> bool {
+        self.runs >= RUNS || self.begin.elapsed() >= TIME
+    }
+
+    /// Tries with these decisions tame. Keeps the run if it fails in the same way.
+    fn try_without(&mut self, places: &[(usize, usize)]) {
+        if self.is_over() || places.is_empty() {
+            return;
+        }
+        let mut script = Script::of(&self.best);
+        for (kind, place) in places {
+            script.0[*kind][*place] = 0;
+        }
+        self.runs += 1;
+        let outcome = (self.run)(&Plan { script: Some(script), ..self.plan.clone() });
+        let is_same = outcome.failure.as_deref().is_some_and(|why| shape(why) == self.shape);
+        if is_same && wild(&outcome.kept).len() < wild(&self.best).len() {
+            self.best = outcome.kept;
+        }
+    }
+
+    /// All decisions of one kind at once.
+    fn tame_kinds(&mut self) {
+        for kind in 0..Script::default().0.len() {
+            let mut places = wild(&self.best);
+            places.retain(|(other, _)| *other == kind);
+            self.try_without(&places);
+        }
+    }
+
+    /// Halves of the list, then smaller parts, then each decision.
+    fn tame_parts(&mut self) {
+        let mut part = wild(&self.best).len().div_ceil(2).max(1);
+        loop {
+            let (mut at, before) = (0, wild(&self.best).len());
+            loop {
+                let places = wild(&self.best);
+                if at >= places.len() || self.is_over() {
+                    break;
+                }
+                let end = (at + part).min(places.len());
+                self.try_without(&places[at..end]);
+                // What was tamed is no longer in the list.
+                let left = wild(&self.best).len();
+                at = if left < places.len() { at } else { end };
+            }
+            let has_shrunk = wild(&self.best).len() < before;
+            if self.is_over() || (part == 1 && !has_shrunk) {
+                return;
+            }
+            part = part.div_ceil(2).min(wild(&self.best).len().max(1));
+        }
+    }
 }
 
 impl fmt::Display for Shrunk {

@@ -35,6 +35,8 @@ impl Core {
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
         let ambient = match ambient() {
             Ambient::Never => None,
+            // The time limit has passed: the caller has made its last attempt.
+            Ambient::Before(ambient) if ambient <= self.now() => return Waited::Pending,
             Ambient::Before(ambient) => Some(ambient),
             Ambient::Gather => return Waited::Pending,
         };
@@ -51,11 +53,16 @@ impl Core {
     /// Leaves the running task until the other ready tasks have had a turn.
     #[inline(always)]
     pub(crate) fn wait_for_turn(&self, context: &Context<'_>) -> Waited {
-        self.tasks.requeue_running();
         match ambient() {
-            Ambient::Never => self.leave(None),
-            Ambient::Before(ambient) => self.leave(Some(ambient)),
-            Ambient::Gather => gather::leave_turn(context),
+            Ambient::Before(ambient) if ambient <= self.now() => Waited::Pending,
+            ambient => {
+                self.tasks.requeue_running();
+                match ambient {
+                    Ambient::Never => self.leave(None),
+                    Ambient::Before(ambient) => self.leave(Some(ambient)),
+                    Ambient::Gather => gather::leave_turn(context),
+                }
+            }
         }
     }
 
@@ -78,12 +85,16 @@ impl Core {
 
     /// Parks the running task under an ambient deadline. Other tasks run on this kernel thread in
     /// between, each with its own deadline.
+    ///
+    /// After the deadline too, the operation is attempted once more, as in the suspend world, where
+    /// the operation is polled before its time limit is looked at. The next wait then finds that
+    /// the deadline has passed.
     #[cold]
     fn park_before(&self, deadline: Instant) -> Waited {
         set_ambient(Ambient::Never);
         self.leave(None);
         set_ambient(Ambient::Before(deadline));
-        if self.now() >= deadline { Waited::Pending } else { Waited::Again }
+        Waited::Again
     }
 }
 
