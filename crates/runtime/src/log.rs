@@ -36,6 +36,10 @@ pub fn warn(message: impl Display) {
 /// Writes a line to the user of a command: `MESSAGE`, whole. Waits for a slow reader. If standard
 /// error cannot be written, the line is lost.
 pub fn tell(message: impl Display) {
+    if let Some(machine) = current::with_loop(|core| core?.machine().cloned()) {
+        machine.log(&message.to_string());
+        return;
+    }
     let line = format!("{message}\n");
     let mut rest = line.as_bytes();
     while !rest.is_empty() {

@@ -139,8 +139,9 @@ const TEST: usize = 0;
 pub(crate) fn run(plan: &Plan, test: impl FnOnce(Net) -> Task + Send + 'static) -> Outcome {
     assert!(outside::elapsed().is_none(), "a simulation runs on this kernel thread already");
     outside::keep_panics();
-    let base = Instant::now();
     outside::begin(plan.seed);
+    // The simulation's own, where a program answers for the clock (`outside`).
+    let base = Instant::now();
     let decisions = Decisions::new(plan.seed, plan.script.clone(), plan.keeps);
     let story = plan.tells.map_or_else(Story::default, Story::told);
     let mut network = Network::new(decisions, plan.faults, story);
@@ -285,6 +286,10 @@ impl Driver {
         }
         let tasks = host.tasks();
         self.shared.with_end(index, |end| end.tasks = tasks);
+        // A program ends with its main: the kernel closes what is left.
+        if host.has_ended() {
+            slot.running = None;
+        }
     }
 
     fn obey(&mut self) {

@@ -8,7 +8,6 @@ use crate::decisions::{Decisions, Kind};
 /// The faults that a simulation may have. Each seed draws some of them, and how strong they are
 /// (swarm testing, Groce et al. 2012).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Faults {
     /// Reads and writes move fewer bytes than they could, down to one.
     pub short: bool,
