@@ -12,6 +12,7 @@
 mod blocks;
 mod chat;
 mod echo;
+mod exchange;
 mod game;
 mod guestbook;
 mod http;
@@ -35,6 +36,7 @@ use duality_runtime::net::{ListenOptions, TcpListener};
 use duality_runtime::time::{sleep, timeout};
 use duality_services::{Setup, find};
 
+pub use self::exchange::exchange;
 use crate::{Host, Net};
 
 /// All of them, in the order of the registry of services.
@@ -340,7 +342,10 @@ impl Days {
 async fn serve(name: &'static str, setup: &Setup) -> Result<(), String> {
     let entry = find(name).ok_or_else(|| format!("there is no service {name}"))?;
     let handler = (entry.open)(setup).map_err(|error| error.to_string())?;
-    let served = Served::new(name, Needs::ALL, handler);
+    serve_as(Served::new(name, Needs::ALL, handler)).await
+}
+
+async fn serve_as(served: Served) -> Result<(), String> {
     let address = ([0, 0, 0, 0], PORT).into();
     let listener = TcpListener::bind(address, &ListenOptions::default());
     let listener = listener.map_err(|error| error.to_string())?;
