@@ -1,6 +1,6 @@
-//! Answers code that asks the machine for the time or for randomness: on a kernel thread that
-//! simulates, with the simulation's own. So `Instant::now()`, `SystemTime::now()` and the order of a
-//! `HashMap` are the same whenever a seed is run.
+//! Answers code that asks the machine for the time or for randomness. On a kernel thread that
+//! simulates, the answer is the simulation's own. So `Instant::now()`, `SystemTime::now()` and the
+//! order of a `HashMap` are the same whenever a seed is run.
 //!
 //! The crate defines symbols of the C library. A program that links it calls these functions, and
 //! so does `std`. Link it into tests alone, as a dev-dependency, since each call costs more there:

@@ -1,8 +1,8 @@
 //! What the loop of a simulated host asks of its machine, instead of the kernel.
 //!
 //! The crate `duality-simulate` implements a machine. A host is an
-//! [event loop](crate::event_loop::Host) with a machine: the loop's poller and the channels of its
-//! sockets ask the machine, and its clock stands where the machine puts it. So the code of a
+//! [event loop](crate::event_loop::Host) with a machine. The loop's poller and the channels of its
+//! sockets ask the machine. The loop's clock stands where the simulation puts it. So the code of a
 //! service, and the code of its waits, is the code that ships.
 //!
 //! ```text

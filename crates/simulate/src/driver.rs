@@ -11,8 +11,6 @@
 //! loop are apart from those of other hosts. A crash is the drop of the loop. The time moves a
 //! little with each turn, so that a busy loop ends.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -21,70 +19,17 @@ use duality_runtime::event_loop::{Host, LoopWorld};
 
 use crate::decisions::{Decision, Decisions, Kind, Script};
 use crate::faults::{Counts, Faults, nanoseconds};
-use crate::machine::{HostMachine, SharedNetwork, lock};
+use crate::machine::{HostMachine, lock};
 use crate::net::Net;
 use crate::network::{Network, Story};
 use crate::outside;
-
-/// How tasks of hosts wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Waits {
-    /// As state machines: the world suspend.
-    #[default]
-    Suspend,
-    /// On stacks: the world park.
-    Park,
-}
+use crate::shared::{Main, Order, Shared, Task, Waits};
 
 /// The stack of a task that waits on one. Code without optimisation needs more than services.
 const STACK: usize = 256 << 10;
 
 /// The time of a turn that takes the least.
 const TURN: u64 = 1_000;
-
-pub(crate) type Task = Pin<Box<dyn Future<Output = Result<(), String>>>>;
-pub(crate) type Main = Arc<dyn Fn() -> Task + Send + Sync>;
-
-/// What a task asks of the driver, which does it between two turns.
-pub(crate) enum Order {
-    Start { host: usize, main: Main, waits: Waits, may_panic: bool },
-    Crash { host: usize },
-    Restart { host: usize, after: Duration },
-    Drain { host: usize },
-    Fail(String),
-}
-
-/// What the driver and the tasks of a simulation share.
-pub(crate) struct Shared {
-    pub(crate) network: SharedNetwork,
-    orders: Mutex<Vec<Order>>,
-    /// For each host: how its main has ended, and who waits for that.
-    ends: Mutex<Vec<End>>,
-    pub(crate) waits: Waits,
-    pub(crate) faults: Faults,
-}
-
-#[derive(Default)]
-pub(crate) struct End {
-    pub(crate) outcome: Option<Result<(), String>>,
-    pub(crate) waiters: Vec<Waker>,
-    /// The number of tasks on the host.
-    pub(crate) tasks: usize,
-}
-
-impl Shared {
-    pub(crate) fn order(&self, order: Order) {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order);
-    }
-
-    pub(crate) fn with_end<R>(&self, host: usize, use_end: impl FnOnce(&mut End) -> R) -> R {
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        if ends.len() <= host {
-            ends.resize_with(host + 1, End::default);
-        }
-        use_end(&mut ends[host])
-    }
-}
 
 /// What came of one simulation.
 #[derive(Debug)]
@@ -147,13 +92,8 @@ pub(crate) fn run(plan: &Plan, test: impl FnOnce(Net) -> Task + Send + 'static) 
     let mut network = Network::new(decisions, plan.faults, story);
     let test_host = network.add_host("test");
     debug_assert_eq!(test_host, TEST);
-    let shared = Arc::new(Shared {
-        network: Arc::new(Mutex::new(network)),
-        orders: Mutex::default(),
-        ends: Mutex::default(),
-        waits: plan.waits,
-        faults: plan.faults,
-    });
+    let network = Arc::new(Mutex::new(network));
+    let shared = Arc::new(Shared::new(network, plan.waits, plan.faults));
     let test = Mutex::new(Some(test));
     let net = Net::new(shared.clone());
     let main: Main = Arc::new(move || {
@@ -293,9 +233,7 @@ impl Driver {
     }
 
     fn obey(&mut self) {
-        let orders =
-            std::mem::take(&mut *self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner));
-        for order in orders {
+        for order in self.shared.take_orders() {
             match order {
                 Order::Start { host, main, waits, may_panic } => {
                     if self.hosts.len() <= host {

@@ -2,8 +2,8 @@
 //!
 //! A host runs a program as it ships, on an event loop of its own. The seed decides which task has
 //! the next turn, how many bytes a read moves, when a packet arrives, and what fails. Virtual time
-//! passes only where nothing else can happen. So an hour takes a moment, and each failure comes
-//! back by its seed.
+//! passes only where nothing else can happen. So an hour takes a moment. Each failure comes back by
+//! its seed.
 //!
 //! ```
 //! use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
@@ -41,8 +41,9 @@
 //! assert_eq!(tally.seeds, 20);
 //! ```
 //!
-//! A seed is run twice, and both runs must take the same decisions. docs/simulate.md says what a
-//! simulation sees, and what it cannot see.
+//! A seed is run twice, and both runs must take the same decisions.
+//!
+//! docs/simulate.md says what a simulation sees, and what it cannot see.
 
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
@@ -57,10 +58,11 @@ pub mod outside;
 mod seeds;
 #[cfg(feature = "services")]
 pub mod services;
+mod shared;
 mod shrink;
 
-pub use driver::Waits;
 pub use faults::{Counts, Faults};
 pub use net::{Crash, Ending, Host, Net, Partition};
 pub use seeds::{Failure, Seeds, Tally, seeds};
+pub use shared::Waits;
 pub use shrink::Shrunk;

@@ -8,10 +8,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::decisions::Kind;
-use crate::driver::{Main, Order, Shared, Waits};
 use crate::faults::{Faults, nanoseconds};
 use crate::machine::lock;
 use crate::network::address_of;
+use crate::shared::{Main, Order, Shared, Waits};
 
 /// How the main of a host ends: with nothing, or with a result.
 pub trait Ending {

@@ -9,9 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::decisions::first_difference;
-use crate::driver::{self, Outcome, Plan, Task, Waits};
+use crate::driver::{self, Outcome, Plan};
 use crate::faults::{Counts, Faults};
 use crate::net::{Ending, Net};
+use crate::shared::{Task, Waits};
 use crate::shrink::{self, Shrunk};
 
 /// The seeds `range` of a test. See the [crate](crate) for an example.
@@ -182,8 +183,8 @@ impl Seeds {
         }
     }
 
-    /// One seed, told: its lines, and its failure if it fails. `with_decisions`, each decision that is
-    /// not tame is a line too.
+    /// One seed, told: its lines, and its failure if it fails. `with_decisions`, each decision that
+    /// is not tame is a line too.
     ///
     /// # Errors
     ///
@@ -293,7 +294,7 @@ enum Bad {
     Differs { why: String, time: Duration },
 }
 
-/// Runs a simulation on a kernel thread of its own, because `std` numbers the hash maps of a thread.
+/// Runs a simulation on a kernel thread of its own: `std` numbers the hash maps of a thread.
 fn simulate(plan: &Plan, test: &Test) -> Outcome {
     let (plan, test) = (plan.clone(), test.clone());
     let simulation = thread::Builder::new().name("simulation".into()).stack_size(4 << 20);

@@ -6,7 +6,7 @@ use duality_lab::ask::settings::parse_duration;
 use duality_simulate::services::{self, Size};
 use duality_simulate::{Faults, Seeds, Tally, Waits, seeds};
 
-use super::{Failure, print};
+use super::{Failure, paragraph, print};
 use crate::Service;
 use crate::catalogue::Catalogue;
 
@@ -169,10 +169,9 @@ fn summary(name: &str, tally: &Tally, took: Duration) -> String {
     format!(
         "{name}: {seeds}, each as state machines and as stacks, with the same decisions\n\
          virtual time: {hours:.1} h in {:.1} s ({a_minute:.0} h a minute)\n\
-         what happened: {}\n\
-         hash of all seeds: {:016x}",
+         {}hash of all seeds: {:016x}",
         took.as_secs_f64(),
-        tally.counts,
+        paragraph("what happened: ", "  ", &tally.counts.to_string()),
         tally.hash
     )
 }

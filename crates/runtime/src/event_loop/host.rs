@@ -34,8 +34,8 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// A host whose first task runs `main`, which is called on the host. `poller` reports readiness
-    /// by the machine, and never sleeps. `now` is the time of the simulation.
+    /// A host with a first task that runs `main`, which is called on the host. `poller` reports
+    /// readiness by the machine, and never sleeps. `now` is the time of the simulation.
     ///
     /// # Errors
     ///

@@ -86,9 +86,9 @@ impl Core {
     /// Parks the running task under an ambient deadline. Other tasks run on this kernel thread in
     /// between, each with its own deadline.
     ///
-    /// After the deadline too, the operation is attempted once more, as in the suspend world, where
-    /// the operation is polled before its time limit is looked at. The next wait then finds that
-    /// the deadline has passed.
+    /// After the deadline too, the operation is attempted once more, as in the suspend world.
+    /// There, the operation is polled before its time limit is checked. The next wait then finds
+    /// that the deadline has passed.
     #[cold]
     fn park_before(&self, deadline: Instant) -> Waited {
         set_ambient(Ambient::Never);

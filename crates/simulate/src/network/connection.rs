@@ -188,7 +188,7 @@ impl Network {
         }
     }
 
-    /// Has the packets arrive whose time has come.
+    /// Has the packets arrive that are due.
     pub(crate) fn deliver(&mut self) {
         while let Some(Reverse((time, _, to))) = self.arrivals.peek().copied()
             && time <= self.now

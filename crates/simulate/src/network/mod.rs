@@ -56,7 +56,7 @@ struct Listener {
     queue: VecDeque<u64>,
 }
 
-/// A descriptor of a socket, and who waits for it.
+/// A descriptor of a socket, and the tokens that wait for it.
 struct File {
     descriptor: RawFd,
     /// For each direction: the token that waits, and whether its event is due.

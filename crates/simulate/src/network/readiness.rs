@@ -41,7 +41,7 @@ impl Network {
         }
     }
 
-    /// Something has changed at a socket: those who wait for it have an event.
+    /// Something has changed at a socket: what waits for it has an event.
     pub(super) fn look(&mut self, number: u64) {
         let ready = BOTH.map(|direction| self.is_ready(number, direction));
         let Some(socket) = self.sockets.get_mut(&number) else { return };

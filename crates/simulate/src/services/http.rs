@@ -46,7 +46,7 @@ impl Http {
     }
 }
 
-/// Receives a reply whose body has a length.
+/// Receives a reply with a body of a known length.
 pub(super) async fn reply(wire: &mut Wire) -> Result<Reply, Trouble> {
     let head = patiently(wire.until(b"\r\n\r\n")).await?;
     let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
@@ -85,8 +85,8 @@ impl Client for Http {
             }
             drop(pages);
             if !goes_on {
-                // A connection has a thousand requests. What was asked for after the last one is not
-                // answered, and may be asked for again.
+                // A connection has a thousand requests. What was asked for after the last one is
+                // not answered, and may be asked for again.
                 return match wire.has_rest() {
                     true => wrong("bytes after the last reply"),
                     false => Ok(()),

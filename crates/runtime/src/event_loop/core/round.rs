@@ -49,7 +49,7 @@ impl Core {
         Round { slot, events: Vec::with_capacity(256), woken: Vec::new(), fired: Vec::new() }
     }
 
-    /// Wakes the tasks whose events have come, whose times are over, or whose loop drains.
+    /// Wakes the tasks of events that have come, of timers that are due, and of a drain.
     #[inline(always)]
     fn pass_on(&self, round: &mut Round) {
         self.dispatch(&round.events, &mut round.woken);
