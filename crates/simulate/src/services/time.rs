@@ -12,19 +12,14 @@ pub(super) const SIMULATION: Simulation = Simulation {
     begin: |days| {
         Box::pin(async move {
             let servers = days.servers(&Setup::default());
-            days.pass(servers, Time::new).await
+            let client = |days: Days, number| Time { server: number % days.size.servers };
+            days.pass(servers, client).await
         })
     },
 };
 
 struct Time {
     server: usize,
-}
-
-impl Time {
-    fn new(days: Days, number: usize) -> Self {
-        Self { server: number % days.size.servers }
-    }
 }
 
 impl Client for Time {

@@ -56,14 +56,12 @@ impl TcpStream {
     /// # io::Result::Ok(())
     /// # }).unwrap();
     /// ```
-    pub fn closed(&self) -> impl Future<Output = Closed> + Send + '_ {
-        async move {
-            loop {
-                if let Some(closed) = self.has_closed() {
-                    return closed;
-                }
-                sleep(LOOK).await;
+    pub async fn closed(&self) -> Closed {
+        loop {
+            if let Some(closed) = self.has_closed() {
+                return closed;
             }
+            sleep(LOOK).await;
         }
     }
 }
