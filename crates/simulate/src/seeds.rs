@@ -12,6 +12,7 @@ use crate::decisions::first_difference;
 use crate::driver::{self, Outcome, Plan};
 use crate::faults::{Counts, Faults};
 use crate::net::{Ending, Net};
+use crate::outside;
 use crate::shared::{Task, Waits};
 use crate::shrink::{self, Shrunk};
 
@@ -146,7 +147,8 @@ impl Seeds {
     ///
     /// # Panics
     ///
-    /// With the story of the first seed that fails.
+    /// With the story of the first seed that fails. Also inside of a simulation, and if
+    /// `DUALITY_SEED` or `DUALITY_SEEDS` is no number.
     pub fn run<F, T>(self, test: T) -> Tally
     where
         T: Fn(Net) -> F + Send + Sync + 'static,
@@ -170,11 +172,12 @@ impl Seeds {
             let test = test.clone();
             Box::pin(async move { test(net).await.into_result() })
         });
-        let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let inside = "a simulation inside another: run it from a thread that simulates nothing";
+        assert!(outside::elapsed().is_none(), "{inside}");
         if let Some(seed) = number("DUALITY_SEED") {
-            self.range = seed..seed + 1;
+            self.range = seed..seed.saturating_add(1);
         } else if let Some(count) = number("DUALITY_SEEDS") {
-            self.range.end = self.range.start + count;
+            self.range.end = self.range.start.saturating_add(count);
         }
         let (tally, failed) = self.run_all(&test);
         match failed {
@@ -292,6 +295,16 @@ impl Seeds {
 enum Bad {
     Fails { why: String, time: Duration },
     Differs { why: String, time: Duration },
+}
+
+/// The number in an environment variable.
+///
+/// # Panics
+///
+/// If it is none.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number of a seed")))
 }
 
 /// Runs a simulation on a kernel thread of its own: `std` numbers the hash maps of a thread.

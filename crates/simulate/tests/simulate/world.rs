@@ -183,6 +183,60 @@ fn kernel_threads_of_a_host_are_refused_in_one_line() {
     });
 }
 
+/// Once, a state machine attempted an operation again at its time limit, and a stack did not.
+#[test]
+fn a_time_limit_ends_alike_in_both_forms_of_waiting() {
+    async fn impatient() -> std::io::Result<()> {
+        let limit = Duration::from_millis(20);
+        let mut listener = TcpListener::bind(([0, 0, 0, 0], 7).into(), &ListenOptions::default())?;
+        let (mut stream, _) = listener.accept().await?;
+        loop {
+            let mut byte = [0];
+            match time::timeout(limit, stream.read(&mut byte)).await {
+                Ok(Ok(1)) => stream.write_all(&byte).await?,
+                Ok(_) => return Ok(()),
+                Err(_) => {
+                    let circles = async {
+                        loop {
+                            task::yield_now().await;
+                        }
+                    };
+                    let ended: Result<(), _> = time::timeout(limit / 10, circles).await;
+                    assert!(ended.is_err());
+                    let _ = time::timeout(limit, time::sleep(2 * limit)).await;
+                }
+            }
+        }
+    }
+    seeds(0..60).in_both_waits().faults(Faults::LEGAL).run(|net| async move {
+        let server = net.host("server", impatient);
+        let client = net.clone();
+        net.client("client", move || {
+            let net = client.clone();
+            async move {
+                time::sleep(Duration::from_secs(1)).await;
+                let mut stream = TcpStream::connect_host("server:7").await?;
+                for _ in 0..20 {
+                    stream.write_all(b"x").await?;
+                    stream.read_exact(&mut [0]).await?;
+                    time::sleep(net.draw_time(Duration::from_millis(200))).await;
+                }
+                std::io::Result::Ok(())
+            }
+        });
+        server.ended().await
+    });
+}
+
+#[test]
+fn a_simulation_inside_another_is_refused_in_one_line() {
+    let failing = seeds(0..1).unshrunk().try_run(|_| async {
+        seeds(0..1).run(|_| async {});
+    });
+    let why = failing.expect_err("one is enough").why;
+    assert!(why.contains("a simulation inside another"), "{why}");
+}
+
 #[test]
 fn a_host_twice_is_refused_in_one_line() {
     let failing = seeds(0..1).unshrunk().try_run(|net: Net| async move {
