@@ -53,16 +53,12 @@ impl Core {
     /// Leaves the running task until the other ready tasks have had a turn.
     #[inline(always)]
     pub(crate) fn wait_for_turn(&self, context: &Context<'_>) -> Waited {
+        self.tasks.requeue_running();
         match ambient() {
+            Ambient::Never => self.leave(None),
             Ambient::Before(ambient) if ambient <= self.now() => Waited::Pending,
-            ambient => {
-                self.tasks.requeue_running();
-                match ambient {
-                    Ambient::Never => self.leave(None),
-                    Ambient::Before(ambient) => self.leave(Some(ambient)),
-                    Ambient::Gather => gather::leave_turn(context),
-                }
-            }
+            Ambient::Before(ambient) => self.leave(Some(ambient)),
+            Ambient::Gather => gather::leave_turn(context),
         }
     }
 
