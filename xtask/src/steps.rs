@@ -10,7 +10,7 @@ use crate::testing::execute_tests_twice;
 use crate::tidy::{self, Tree};
 use crate::{
     Workspace, aarch64, convert, fuzz, guide, instructions, minimal, miri, package, peers, release,
-    soak, tokio_patch, tools,
+    simulate, soak, tokio_patch, tools,
 };
 
 /// One check of the workspace, which is also a command.
@@ -57,6 +57,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom),
     step("miri", "the unsafe code that Miri can run, under Miri", miri::run),
     step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz),
+    step("simulate", simulate::ABOUT, simulate::run),
     step("doc", "the documentation builds, and its links lead somewhere", doc),
 ];
 
@@ -70,7 +71,7 @@ pub(crate) struct Lane {
 pub(crate) const LANES: [Lane; 3] = [
     Lane { name: "rules", steps: &["tidy", "fmt", "clippy", "typos", "deny", "doc"] },
     Lane { name: "tests", steps: &["peers", "convert", "cargo-test", "convert-test"] },
-    Lane { name: "models", steps: &["loom", "miri", "fuzz"] },
+    Lane { name: "models", steps: &["loom", "miri", "fuzz", "simulate"] },
 ];
 
 impl Lane {

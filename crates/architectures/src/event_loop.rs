@@ -243,6 +243,19 @@ async fn accept_and_spawn(listener: TcpListener, service: Served, policy: Accept
     connections.all_ended().await;
 }
 
+/// Serves on the loop of the calling task, as the loops of an architecture do, until the loop
+/// drains and all connections have ended. For loops that another program runs, such as those of
+/// simulated hosts.
+#[doc(hidden)]
+pub async fn serve_here(listener: TcpListener, service: Served, options: &Options) {
+    let limit = Limit::new(options.max_connections, options.when_full);
+    let queue_size = options.accept_queue.unwrap_or(usize::MAX);
+    let queue = Arc::new(AcceptQueue::new(options.prefer, queue_size));
+    let admission = Admission::unlimited();
+    let policy = AcceptPolicy { limit, admission, queue, backlog: options.backlog as usize };
+    accept_and_spawn(listener, service, policy).await;
+}
+
 fn allowed_cpus() -> io::Result<Vec<usize>> {
     let allowed = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect())

@@ -117,7 +117,6 @@ impl Catalogue {
     }
 
     /// The service of the user's own, if the program has one.
-    #[cfg(feature = "rustls")]
     pub(crate) fn own(&self) -> Option<&Service> {
         match self {
             Self::BuiltIn => None,

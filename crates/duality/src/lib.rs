@@ -211,3 +211,7 @@ pub use duality_runtime::hyper;
 pub use duality_runtime::{block_on, drained, fs, join, net, select, sync, task, time};
 pub use handle::Handle;
 pub use service::Service;
+
+#[cfg(feature = "simulate")]
+#[doc(inline)]
+pub use duality_simulate as simulate;

@@ -31,6 +31,9 @@ pub mod handler;
 pub mod hyper;
 mod join_cell;
 pub mod log;
+// What simulations stand on. This module may change without notice.
+#[doc(hidden)]
+pub mod machine;
 pub mod memory;
 pub mod net;
 mod pages;

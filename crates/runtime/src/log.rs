@@ -8,6 +8,8 @@ use std::fmt::Display;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::event_loop::current;
+
 /// PIPE_BUF of pipe(7): a pipe that is ready takes this many bytes without a wait.
 const LONGEST: usize = 4096;
 
@@ -16,6 +18,10 @@ const LONGEST: usize = 4096;
 /// Never waits: if standard error cannot take the line now, the line is lost. Takes no lock, so
 /// that a child that is forked at the same time does not inherit a locked one.
 pub fn warn(message: impl Display) {
+    if let Some(machine) = current::with_loop(|core| core?.machine().cloned()) {
+        machine.log(&message.to_string());
+        return;
+    }
     let mut line = format!("duality: {message}").into_bytes();
     line.truncate(LONGEST - 1);
     line.push(b'\n');
@@ -30,6 +36,10 @@ pub fn warn(message: impl Display) {
 /// Writes a line to the user of a command: `MESSAGE`, whole. Waits for a slow reader. If standard
 /// error cannot be written, the line is lost.
 pub fn tell(message: impl Display) {
+    if let Some(machine) = current::with_loop(|core| core?.machine().cloned()) {
+        machine.log(&message.to_string());
+        return;
+    }
     let line = format!("{message}\n");
     let mut rest = line.as_bytes();
     while !rest.is_empty() {

@@ -51,6 +51,29 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     (outcome == 0).then_some(info)
 }
 
+/// How a peer has ended its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The peer sends no more: it has closed, or has shut down its sending side. Both are the same
+    /// packet. They cannot be told apart before something is sent to the peer.
+    Sending,
+    /// The connection is gone: the peer has reset it, or both sides have closed.
+    Both,
+}
+
+/// States of a connection in `tcp_states.h` of Linux.
+const CLOSED: u8 = 7;
+const PEER_HAS_ENDED: [u8; 4] = [6, 8, 9, 11]; // TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
+
+/// How the peer has ended the connection, if it has.
+pub(crate) fn closed(socket: BorrowedFd<'_>) -> Option<Closed> {
+    match tcp_info(socket)?.state {
+        CLOSED => Some(Closed::Both),
+        state if PEER_HAS_ENDED.contains(&state) => Some(Closed::Sending),
+        _ => None,
+    }
+}
+
 /// The number of connections that wait to be accepted from a listening socket of TCP. `None` if the
 /// socket is of another kind.
 pub fn accept_queue_length(listener: BorrowedFd<'_>) -> Option<u32> {

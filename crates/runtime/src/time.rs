@@ -5,6 +5,7 @@ pub mod clock;
 mod interval;
 
 pub use self::alarm::Alarm;
+pub use self::clock::now;
 pub use self::interval::{Interval, interval};
 pub use std::time::{Duration, Instant};
 
@@ -15,13 +16,35 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
+use rustix::time::{ClockId, clock_gettime};
 
+use crate::event_loop::current;
 use crate::gather::Key;
 use crate::visibility::Wait;
 use crate::visibility::graph;
 use crate::wait::{Ambient, ambient, earlier, gathers, set_ambient};
 use crate::world::gather::{forget_time, note_time};
 use crate::world::{self, Here};
+
+/// The time that has passed since `start`, by the clock of [`now`].
+#[must_use]
+pub fn since(start: Instant) -> Duration {
+    now().saturating_duration_since(start)
+}
+
+/// The time of day: the time since 1 January 1970, UTC, to the kernel's last tick.
+///
+/// The coarse clock lags behind the exact clock by at most one tick (10 ms). The vDSO reads it in a
+/// few nanoseconds, without a system call. A host of a simulation has a time of its own.
+#[must_use]
+pub fn time_of_day() -> Duration {
+    if let Some(machine) = current::with_loop(|core| core?.machine().cloned()) {
+        return machine.time_of_day();
+    }
+    let time = clock_gettime(ClockId::RealtimeCoarse);
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanoseconds)
+}
 
 /// Waits for at least `duration` from this call on.
 ///
@@ -36,7 +59,7 @@ use crate::world::{self, Here};
 /// ```
 pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
     // A duration beyond the range of the clock means for ever.
-    Sleep { deadline: Instant::now().checked_add(duration), is_noted: false }
+    Sleep { deadline: now().checked_add(duration), is_noted: false }
 }
 
 /// Waits until `deadline`, or not at all if it has passed.
@@ -132,7 +155,7 @@ pub fn timeout<F: Future>(
     limit: Duration,
     future: F,
 ) -> impl Future<Output = Result<F::Output, Elapsed>> {
-    Timeout { deadline: Instant::now().checked_add(limit), is_noted: false, future: Some(future) }
+    Timeout { deadline: now().checked_add(limit), is_noted: false, future: Some(future) }
 }
 
 pin_project! {

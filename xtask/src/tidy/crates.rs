@@ -26,6 +26,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("architectures", &["runtime", "poller"]),
     ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("kit", &["poller", "runtime"]),
+    ("outside", &["simulate"]),
+    ("simulate", &["poller", "runtime", "services", "architectures"]),
     ("trace", &[]),
     ("load", &["runtime", "poller", "trace"]),
     ("lab", &["load", "runtime", "trace"]),
@@ -46,6 +48,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "load",
             "lab",
             "costs",
+            "simulate",
         ],
     ),
     (
@@ -70,7 +73,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that talk to the kernel or switch stacks; all others are safe Rust throughout.
-const MAY_BE_UNSAFE: &[&str] = &["poller", "fiber", "runtime", "architectures", "engine"];
+const MAY_BE_UNSAFE: &[&str] =
+    &["poller", "fiber", "runtime", "architectures", "engine", "outside"];
 
 /// The most characters of a subject. A list of commits shows no more.
 const SUBJECT: usize = 72;

@@ -25,7 +25,7 @@ use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpStream;
 use duality_runtime::sync::Notify;
 use duality_runtime::task;
-use duality_runtime::time::{self, Duration, Instant};
+use duality_runtime::time::{self, Duration};
 
 use super::options::Prefer;
 use super::pressure::Pressure;
@@ -166,9 +166,9 @@ async fn wait_while_full(connections: &Connections, credit: &mut u32) {
             *credit = left;
             return;
         }
-        let (start, idle) = (Instant::now(), event_loop::idle());
+        let (start, idle) = (time::now(), event_loop::idle());
         time::sleep(CHECK_INTERVAL).await;
-        if 4 * (event_loop::idle() - idle) > start.elapsed() {
+        if 4 * (event_loop::idle() - idle) > time::since(start) {
             *credit = CREDIT;
         }
     }

@@ -9,11 +9,10 @@
 //! the line. If [`MOST_REFUSALS`] are being refused already, the door closes it without a message.
 
 use std::io;
-use std::time::Instant;
 
 use duality_runtime::handler::Connections;
 use duality_runtime::net::{TcpListener, TcpStream};
-use duality_runtime::time::{Duration, sleep, timeout};
+use duality_runtime::time::{self, Duration, sleep, timeout};
 use duality_runtime::{block_on, task};
 
 use super::addresses::Addresses;
@@ -137,7 +136,7 @@ impl<R: Refusals + Default> Door<R> {
             let is_refusing = self.refusals.attend();
             if !self.line.is_empty() {
                 let may_refuse = self.refusals.count() < MOST_REFUSALS;
-                match self.line.turn(served(), may_refuse, Instant::now()) {
+                match self.line.turn(served(), may_refuse, time::now()) {
                     Turn::Serve(stream) => return Some(stream),
                     Turn::Refuse(stream) => {
                         refusals::count(Reason::Full);
@@ -158,7 +157,7 @@ impl<R: Refusals + Default> Door<R> {
             };
             match accepted.map(|stream| self.addresses.admit(stream)) {
                 Some(Ok(stream)) if self.line.passes(served()) => return Some(stream),
-                Some(Ok(stream)) => self.line.join(stream, Instant::now()),
+                Some(Ok(stream)) => self.line.join(stream, time::now()),
                 Some(Err(stream)) if self.refusals.count() < MOST_REFUSALS => {
                     self.refusals.begin(self.service.refuse(stream));
                 }
@@ -186,7 +185,7 @@ impl<R: Refusals + Default> Door<R> {
             }
         }
         let end = self.line.end_of_patience();
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = end.map(|end| end.saturating_duration_since(time::now()));
         self.connections
             .one_ended(left.filter(|left| !left.is_zero()).unwrap_or(LOOK).min(LOOK))
             .await;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 
 use duality_runtime::handler::Connections;
-use duality_runtime::time::{Duration, Instant};
+use duality_runtime::time::{self, Duration, Instant};
 use duality_runtime::{drain, log};
 
 use super::admission::Admission;
@@ -67,13 +67,13 @@ impl Pressure {
 
     /// Notes that an attempt has succeeded.
     pub fn relieved(&mut self) {
-        if self.reported.is_some_and(|at| at.elapsed() >= QUIET) {
+        if self.reported.is_some_and(|at| time::since(at) >= QUIET) {
             self.reported = None;
         }
     }
 
     fn report(&mut self, what: &str, error: &io::Error) {
-        if self.reported.replace(Instant::now()).is_none() {
+        if self.reported.replace(time::now()).is_none() {
             let remedy = remedy(error);
             log::warn(format_args!(
                 "{what}: {error}; accepting no more until a connection ends{remedy}"

@@ -26,6 +26,7 @@ mod runs;
 mod serve;
 mod shell;
 mod signals;
+mod simulate;
 mod trace;
 mod trial;
 mod what_ifs;
@@ -87,6 +88,8 @@ enum Command {
     Trace(trace::Arguments),
     /// Make a trace of live traffic, from its packets or as a proxy
     Record(record::Arguments),
+    /// Run a service in a simulated world, with faults, by seeds that come back
+    Simulate(simulate::Arguments),
     /// Draw where a service may wait, and what it does in between, from a real run
     Graph(Box<graph::Arguments>),
     /// Split the time of a request by what architectures do, and measure what that costs (--costs)
@@ -150,6 +153,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Capacity(arguments) => capacity::run(&catalogue, &arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&catalogue, &arguments),
         Command::Graph(arguments) => graph::run(&catalogue, &arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Run(arguments) => run::run(&arguments),

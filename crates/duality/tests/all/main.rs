@@ -27,6 +27,8 @@ mod schemas;
 mod schemas_told;
 #[cfg(feature = "rustls")]
 mod secure_streams;
+#[cfg(feature = "tool")]
+mod simulate;
 #[cfg(all(feature = "tool", feature = "rustls"))]
 mod tls;
 #[cfg(feature = "rustls")]

@@ -48,6 +48,20 @@ impl Clock {
         }
     }
 
+    /// The time now.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        match self.time.get() {
+            Time::Stands(time) => time,
+            _ => self.at(Instant::now()),
+        }
+    }
+
+    /// Has the clock stand at `time`, whatever it said before: a simulation moves it.
+    pub(crate) fn stand_at(&self, time: Instant) {
+        self.time.set(Time::Stands(time));
+    }
+
     #[inline]
     pub(crate) fn stands(&self) -> bool {
         matches!(self.time.get(), Time::Stands(_))

@@ -20,6 +20,7 @@
 pub(crate) mod clock;
 pub(crate) mod core;
 pub(crate) mod current;
+mod host;
 mod park;
 mod prefetch;
 mod ready;
@@ -44,6 +45,8 @@ use duality_poller::Poller;
 use self::core::Core;
 use crate::visibility::thread_slots;
 
+#[doc(hidden)]
+pub use self::host::Host;
 pub use self::reserved_task::ReservedTask;
 
 /// How the tasks of a loop wait: the park or the suspend world.

@@ -35,6 +35,8 @@ impl Core {
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
         let ambient = match ambient() {
             Ambient::Never => None,
+            // The time limit has passed: the caller has made its last attempt.
+            Ambient::Before(ambient) if ambient <= self.now() => return Waited::Pending,
             Ambient::Before(ambient) => Some(ambient),
             Ambient::Gather => return Waited::Pending,
         };
@@ -54,6 +56,7 @@ impl Core {
         self.tasks.requeue_running();
         match ambient() {
             Ambient::Never => self.leave(None),
+            Ambient::Before(ambient) if ambient <= self.now() => Waited::Pending,
             Ambient::Before(ambient) => self.leave(Some(ambient)),
             Ambient::Gather => gather::leave_turn(context),
         }
@@ -78,12 +81,16 @@ impl Core {
 
     /// Parks the running task under an ambient deadline. Other tasks run on this kernel thread in
     /// between, each with its own deadline.
+    ///
+    /// After the deadline too, the operation is attempted once more, as in the suspend world.
+    /// There, the operation is polled before its time limit is checked. The next wait then finds
+    /// that the deadline has passed.
     #[cold]
     fn park_before(&self, deadline: Instant) -> Waited {
         set_ambient(Ambient::Never);
         self.leave(None);
         set_ambient(Ambient::Before(deadline));
-        if self.now() >= deadline { Waited::Pending } else { Waited::Again }
+        Waited::Again
     }
 }
 

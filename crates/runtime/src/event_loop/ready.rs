@@ -28,6 +28,14 @@ impl<Task> Ready<Task> {
         self.queue.borrow_mut().push_back(task);
     }
 
+    /// Has the task at `index` come out next.
+    pub(crate) fn bring_forward(&self, index: usize) {
+        let mut queue = self.queue.borrow_mut();
+        if let Some(task) = queue.remove(index) {
+            queue.push_front(task);
+        }
+    }
+
     /// The next task, and the number of tasks that were queued with it.
     #[inline]
     pub(crate) fn pop(&self) -> Option<(NonNull<Task>, usize)> {

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::net::getpeername;
 
-use crate::net::internet_address;
+use crate::net::{TcpStream, internet_address};
 use crate::{log, shared, task};
 
 /// The number of errors that are logged. One more line says that further errors are not logged.
@@ -111,7 +111,15 @@ pub(super) fn prepare() {
 impl Peer {
     /// The client of a new connection, if its address is needed, as always with a `hook`.
     pub fn of(socket: BorrowedFd<'_>, hook: Option<&ErrorHook>) -> Self {
-        let address = || internet_address(getpeername(socket).ok()?).ok();
+        Self::at(|| internet_address(getpeername(socket).ok()?).ok(), hook)
+    }
+
+    /// As [`of`](Self::of).
+    pub(super) fn of_stream(stream: &TcpStream, hook: Option<&ErrorHook>) -> Self {
+        Self::at(|| stream.peer_addr().ok(), hook)
+    }
+
+    fn at(address: impl FnOnce() -> Option<SocketAddr>, hook: Option<&ErrorHook>) -> Self {
         if let Some(hook) = hook {
             let (address, hook) = (address(), Some(hook.clone()));
             return Self(Some(Box::new(Client { address, hook })));

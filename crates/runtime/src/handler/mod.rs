@@ -20,7 +20,6 @@ mod failures;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -122,7 +121,7 @@ where
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
     Arc::new(move |stream, active, hook| {
-        let peer = Peer::of(stream.as_fd(), hook);
+        let peer = Peer::of_stream(&stream, hook);
         let trace = Trace::begins();
         Box::pin(Serving { future: serve(stream), peer, trace, _connection: Connection(active) })
     })
@@ -135,7 +134,7 @@ where
     F: Future<Output = io::Result<TcpStream>> + Send + 'static,
 {
     Arc::new(move |stream, active, hook| {
-        let (peer, hook, then) = (Peer::of(stream.as_fd(), hook), hook.cloned(), then.clone());
+        let (peer, hook, then) = (Peer::of_stream(&stream, hook), hook.cloned(), then.clone());
         let (connection, first) = (Connection(active), Box::pin(first(stream)));
         Box::pin(async move {
             match first.await {

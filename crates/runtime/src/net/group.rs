@@ -18,7 +18,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{getsockname, listen};
 
-use super::listener::{bound, internet_address};
+use super::internet_address;
+use super::listener::bound;
 
 /// Listening sockets at one address.
 #[derive(Debug)]

@@ -9,16 +9,15 @@ use std::sync::Arc;
 
 use duality_poller::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
-    sockopt,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use rustix::process::getpid;
 
 use super::TcpStream;
 use super::injection::{self, Injections, Injector};
-use super::socket::{Access, Done, Rest, Socket, TimeLimit, nonblocking_here};
+use super::simulated;
+use super::socket::{Access, Done, Moved, Rest, Socket, TimeLimit, nonblocking_here};
 use crate::drain::{self, DrainTarget};
+use crate::machine::{Machine, SocketId};
 use crate::visibility;
 use crate::world::{self, World};
 
@@ -81,8 +80,17 @@ impl Default for ListenOptions {
 pub struct TcpListener {
     socket: Socket,
     rest: Rest,
-    /// The source of connections, if it is not a network.
-    injections: Option<Arc<Injections>>,
+    source: Source,
+}
+
+/// Where a listener's connections come from.
+#[derive(Clone)]
+enum Source {
+    Network,
+    /// A generator within the process.
+    Injections(Arc<Injections>),
+    /// The network of a simulation.
+    Machine(Arc<dyn Machine>, SocketId),
 }
 
 impl fmt::Debug for TcpListener {
@@ -101,13 +109,16 @@ impl TcpListener {
     ///
     /// `AddrInUse`, `PermissionDenied` (a port below 1024), and the errors of `socket(2)`.
     pub fn bind(address: SocketAddr, options: &ListenOptions) -> io::Result<Self> {
+        if let Some(machine) = simulated::machine() {
+            return Self::bind_simulated(machine, address, options);
+        }
         let descriptor = bound(address, options.reuse_port)?;
         // Accepted sockets inherit the option on Linux, which saves a system call for each.
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         listen(&descriptor, options.backlog)?;
         let input = DrainTarget::Listener(getpid());
         let socket = Socket::new(descriptor, false).ending_at_drain(input);
-        Ok(Self { socket, rest: Rest::default(), injections: None })
+        Ok(Self { socket, rest: Rest::default(), source: Source::Network })
     }
 
     /// A listener that other processes share, and that they may put into another mode. A drain of
@@ -117,7 +128,7 @@ impl TcpListener {
             Socket::new(descriptor, false).ending_at_drain(DrainTarget::Inherited(None));
         // A ring needs the listener in blocking mode.
         socket.make_system_calls();
-        Self { socket, rest: Rest::default(), injections: None }
+        Self { socket, rest: Rest::default(), source: Source::Network }
     }
 
     /// A listener that gets its connections from the injector and not from a network, for load
@@ -131,7 +142,8 @@ impl TcpListener {
         let (pipe, injections, injector) = injection::source()?;
         let mut socket = Socket::new(pipe, false).ending_at_drain(DrainTarget::Listener(getpid()));
         socket.make_system_calls();
-        Ok((Self { socket, rest: Rest::default(), injections: Some(injections) }, injector))
+        let source = Source::Injections(injections);
+        Ok((Self { socket, rest: Rest::default(), source }, injector))
     }
 
     /// Checks that [`bind`](Self::bind) without `reuse_port` would succeed, without listening.
@@ -162,11 +174,14 @@ impl TcpListener {
     ///
     /// `EMFILE`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?;
-        let mut socket = Socket::new(descriptor, false);
+        let source = self.source.clone();
+        let mut socket = match &source {
+            Source::Machine(machine, id) => simulated::socket(machine, *id)?,
+            _ => Socket::new(rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?, false),
+        };
         socket.ends_at_drain = self.socket.ends_at_drain;
         socket.by_system_calls = self.socket.by_system_calls;
-        Ok(Self { socket, rest: Rest::default(), injections: self.injections.clone() })
+        Ok(Self { socket, rest: Rest::default(), source })
     }
 
     /// Tells other kernel threads whether connections wait to be accepted. The result holds a
@@ -177,7 +192,8 @@ impl TcpListener {
     /// `EMFILE`.
     #[doc(hidden)]
     pub fn backlog(&self) -> io::Result<Backlog> {
-        Ok(Backlog(rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?))
+        let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?;
+        Ok(Backlog { descriptor, source: self.source.clone() })
     }
 
     /// Accepts a connection.
@@ -204,8 +220,10 @@ impl TcpListener {
         let mut flags = SocketFlags::CLOEXEC;
         flags.set(SocketFlags::NONBLOCK, nonblocking);
         let mut time_limit = TimeLimit::new(None);
-        if let Some(injections) = self.injections.clone() {
-            return self.accept_injected(&injections).await;
+        match self.source.clone() {
+            Source::Network => {}
+            Source::Injections(from) => return self.accept_injected(&from).await,
+            Source::Machine(machine, id) => return self.accept_simulated(&machine, id).await,
         }
         loop {
             let Self { socket, rest, .. } = self;
@@ -276,25 +294,66 @@ impl TcpListener {
         Ok(Some(TcpStream::injected(descriptor, from.client())))
     }
 
+    fn bind_simulated(
+        machine: Arc<dyn Machine>,
+        address: SocketAddr,
+        options: &ListenOptions,
+    ) -> io::Result<Self> {
+        let id = machine.listen(address, options.backlog)?;
+        let input = DrainTarget::Listener(getpid());
+        let socket = simulated::socket(&machine, id)?.ending_at_drain(input);
+        Ok(Self { socket, rest: Rest::default(), source: Source::Machine(machine, id) })
+    }
+
+    async fn accept_simulated(
+        &mut self,
+        machine: &Arc<dyn Machine>,
+        listener: SocketId,
+    ) -> io::Result<Option<TcpStream>> {
+        let Self { socket, rest, .. } = self;
+        let mut time_limit = TimeLimit::new(None);
+        let accepted = poll_fn(|context| {
+            let mut accept = |_: Access<'_>| {
+                let accept = || machine.accept(listener);
+                rest.take_of(|| machine.queued(listener), accept).map(Moved::all)
+            };
+            socket.poll(context, Direction::Read, &mut time_limit, &mut accept)
+        });
+        let Done::Moved(id) = accepted.await? else { return Ok(None) };
+        visibility::count(|counters| counters.connections_accepted.add(1));
+        Ok(Some(TcpStream::accepted_simulated(simulated::socket(machine, id)?)))
+    }
+
     /// The address at which it listens.
     ///
     /// # Errors
     ///
     /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(Some(getsockname(self.socket.as_fd())?))
+        self.socket.direct().local_address()
     }
 }
 
 /// The accept queue of a listener, seen from outside.
 #[doc(hidden)]
-#[derive(Debug)]
-pub struct Backlog(OwnedFd);
+pub struct Backlog {
+    descriptor: OwnedFd,
+    source: Source,
+}
+
+impl fmt::Debug for Backlog {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Backlog").finish_non_exhaustive()
+    }
+}
 
 impl Backlog {
     /// Whether connections wait in the accept queue.
     pub fn has_connections(&self) -> bool {
-        let mut queue = [PollFd::new(&self.0, PollFlags::IN)];
+        if let Source::Machine(machine, id) = &self.source {
+            return machine.queued(*id) > 0;
+        }
+        let mut queue = [PollFd::new(&self.descriptor, PollFlags::IN)];
         poll(&mut queue, Some(&Timespec::default())).is_ok() && queue[0].revents() == PollFlags::IN
     }
 }
@@ -329,10 +388,4 @@ pub(super) fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd
     }
     bind(&descriptor, &address)?;
     Ok(descriptor)
-}
-
-/// The address in `std`'s form. Sockets made here have no other kind.
-pub(crate) fn internet_address(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {
-    let address = address.ok_or(io::ErrorKind::NotConnected)?;
-    SocketAddr::try_from(address).map_err(|_| io::Error::other("not an internet address"))
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::TcpStream;
+use super::simulated;
 use crate::task::offload;
 
 /// The addresses of a host, such as `"db.example:5432"` or `"[::1]:80"`, in the order of
@@ -32,6 +33,9 @@ pub async fn lookup_host(host: impl Into<String>) -> io::Result<Vec<SocketAddr>>
     let host = host.into();
     if let Ok(address) = host.parse() {
         return Ok(vec![address]);
+    }
+    if let Some(machine) = simulated::machine() {
+        return machine.look_up(&host);
     }
     offload(move || host.to_socket_addrs()).await.map(Iterator::collect)
 }

@@ -11,6 +11,7 @@ mod options;
 mod output;
 mod packets;
 mod shared;
+mod simulated;
 mod socket;
 mod stream;
 #[cfg(feature = "rustls")]
@@ -27,7 +28,6 @@ pub use input::Input;
 #[doc(hidden)]
 pub use lines::given_out;
 pub use lines::{Line, Lines};
-pub(crate) use listener::internet_address;
 pub use listener::{Backlog, ListenOptions, TcpListener};
 pub use lookup::lookup_host;
 pub use options::ConnectOptions;
@@ -35,6 +35,7 @@ pub use output::Output;
 #[doc(hidden)]
 pub use packets::{dropped_packets, no_more_packets, only_port};
 pub use shared::SharedDescriptor;
+pub(crate) use socket::internet_address;
 pub use stream::{Closed, ReadHalf, TcpStream, WriteHalf};
 pub use udp::UdpSocket;
 

@@ -5,6 +5,7 @@
 mod access;
 mod blocking;
 mod channel;
+mod direct;
 mod gathered;
 mod rest;
 mod suspended;
@@ -21,9 +22,10 @@ use rustix::io::ioctl_fionbio;
 
 pub(in crate::net) use self::access::count_written;
 pub(crate) use self::access::{Access, Moved};
-pub(in crate::net) use self::channel::Channel;
+pub(crate) use self::channel::Channel;
 #[cfg(feature = "rustls")]
 pub(in crate::net) use self::channel::unfinished;
+pub(crate) use self::direct::internet_address;
 pub(crate) use self::rest::Rest;
 pub(crate) use self::time_limit::TimeLimit;
 use crate::blocks::Source;
@@ -143,13 +145,18 @@ impl Socket {
 
     /// A duplicate of the socket with its own descriptor, which no loop watches yet.
     pub(crate) fn try_clone(&mut self) -> io::Result<Self> {
-        if self.channel.is_some() {
-            let problem = "a connection with TLS has one handle: read and write by turns";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
-        }
         let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
+        let mut channel = None;
+        if let Some(own) = &self.channel {
+            channel = own.duplicate(self.as_fd(), duplicate.as_fd());
+            if channel.is_none() {
+                let problem = "a connection with TLS has one handle: read and write by turns";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
+            }
+        }
         self.duplicated = true;
         let mut twin = Self::new(duplicate, self.nonblocking);
+        (twin.channel, twin.by_system_calls) = (channel, self.by_system_calls);
         (twin.duplicated, twin.ends_at_drain) = (true, self.ends_at_drain);
         Ok(twin)
     }
@@ -306,8 +313,13 @@ impl Socket {
 
     /// See [`TcpStream::is_quiet`](super::TcpStream::is_quiet).
     pub(super) fn is_quiet(&self) -> bool {
-        if self.channel.as_ref().is_some_and(|channel| channel.has_input()) {
-            return false;
+        if let Some(channel) = &self.channel {
+            if channel.has_input() {
+                return false;
+            }
+            if let Some(is_quiet) = channel.is_quiet(self.as_fd()) {
+                return is_quiet;
+            }
         }
         current::with_loop(|core| {
             let own = self.watched.zip(core).filter(|((watcher, _), core)| core.id() == *watcher);

@@ -16,6 +16,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::Location;
+use std::sync::Arc;
 use std::time::Duration;
 
 use duality_poller::Direction;
@@ -30,9 +31,11 @@ pub use halves::{ReadHalf, WriteHalf};
 use super::injection::Injected;
 use super::input::Input;
 use super::options::ConnectOptions;
+use super::simulated;
 use super::socket::{Access, Done, Moved, Socket, TimeLimit, count_written, nonblocking_here};
 use crate::drain::DrainTarget;
 use crate::fs;
+use crate::machine::Machine;
 use crate::visibility::{Client, graph};
 use crate::world::{self, World};
 
@@ -104,6 +107,20 @@ impl TcpStream {
         stream
     }
 
+    /// A connection that a simulated host has accepted.
+    pub(super) fn accepted_simulated(socket: Socket) -> Self {
+        let socket = socket.ending_at_drain(DrainTarget::Connection);
+        Self { client: Client::comes(), ..Self::from_socket(socket) }
+    }
+
+    async fn connect_simulated(machine: Arc<dyn Machine>, address: SocketAddr) -> io::Result<Self> {
+        let id = machine.connect(address)?;
+        let mut stream = Self::from_socket(simulated::socket(&machine, id)?);
+        let attempt = |_: Access<'_>| Ok(Moved::all(machine.connected(id)?));
+        stream.operate(Direction::Write, attempt).await?;
+        Ok(stream)
+    }
+
     fn from_socket(socket: Socket) -> Self {
         Self { socket, read_timeout: None, write_timeout: None, client: None, limits: None }
     }
@@ -136,6 +153,9 @@ impl TcpStream {
     /// the source is not an address of this machine, or has no port left. An error of `bind(2)` if
     /// the source is not of `address`'s family.
     pub async fn connect_with(address: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
+        if let Some(machine) = simulated::machine() {
+            return Box::pin(Self::connect_simulated(machine, address)).await;
+        }
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;
@@ -383,7 +403,7 @@ impl TcpStream {
                 return self.operate(Direction::Write, |socket| socket.end()).await;
             }
         };
-        Ok(rustix::net::shutdown(self.as_fd(), how)?)
+        self.socket.direct().shut_down(how)
     }
 
     /// Another handle to the same connection, as in `std`. One task can read while another writes.

@@ -56,6 +56,10 @@ impl UdpSocket {
     ///
     /// The errors of `socket(2)` and `bind(2)`: the address is taken, or not of this machine.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        if super::simulated::machine().is_some() {
+            let problem = "a simulation has no UDP yet";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
+        }
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;

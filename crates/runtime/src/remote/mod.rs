@@ -179,6 +179,11 @@ impl OwnInbox {
         self.inbox.event.as_fd()
     }
 
+    /// Whether messages wait.
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.inbox.messages.is_empty()
+    }
+
     /// Clears the event, then takes the messages, oldest first.
     pub(crate) fn take(&self) -> Vec<Message> {
         self.inbox.take()
@@ -219,6 +224,10 @@ impl<T> MessageStack<T> {
                 Err(now) => top = now,
             }
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.top.load(Ordering::Acquire).is_null()
     }
 
     /// Takes all messages, oldest first.

@@ -19,6 +19,7 @@ use super::thread;
 use crate::drain;
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
+use crate::time;
 use crate::visibility::graph;
 use crate::visibility::{self, Wait};
 use crate::wait::{Ambient, ambient};
@@ -117,6 +118,11 @@ async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T 
     // other wait of the task goes on beside it.
     if current::with_loop(|core| core.is_none()) && ambient() == Ambient::Never {
         budgeted().await;
+        return work();
+    }
+    if let Some(machine) = current::with_loop(|core| core?.machine().cloned()) {
+        // A simulation has one kernel thread. The work happens at one moment of its time.
+        time::sleep(machine.offload_time()).await;
         return work();
     }
     visibility::count(|counters| counters.offloads.add(1));

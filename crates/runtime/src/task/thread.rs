@@ -15,6 +15,7 @@ use std::ptr;
 use duality_fiber::overflow::{KernelStack, LARGER, run_watched};
 
 use crate::drain::{self, Scope};
+use crate::event_loop::current;
 use crate::visibility::{self, thread_slots};
 
 /// The function that a kernel thread runs.
@@ -68,6 +69,10 @@ impl fmt::Debug for Refused {
 ///
 /// [`Refused`] if no thread can be made.
 pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
+    if current::with_loop(|core| core.is_some_and(|core| core.machine().is_some())) {
+        let problem = "a simulated host has no kernel threads beside its loop: use task::spawn";
+        return Err(Refused { error: io::Error::new(io::ErrorKind::Unsupported, problem), body });
+    }
     let argument = Box::into_raw(Box::new(Start { stack, body, scope: Scope::here() }));
     match create(stack.length(), argument.cast()) {
         0 => Ok(()),

@@ -12,11 +12,14 @@ use crate::event_loop::current;
 
 pub use crate::event_loop::clock::Hold;
 
-/// The time. In the block world, the machine's.
+/// The time, by the clock of the calling task's event loop. Without a loop, the machine's.
+///
+/// Take times from here instead of [`Instant::now`] where a test or a simulation is to decide how
+/// time passes.
 #[must_use]
+#[inline]
 pub fn now() -> Instant {
-    let machine = Instant::now();
-    current::with_loop(|core| core.map_or(machine, |core| core.clock().at(machine)))
+    current::with_loop(|core| core.map_or_else(Instant::now, |core| core.clock().now()))
 }
 
 /// Whether the clock of the calling task's loop stands.

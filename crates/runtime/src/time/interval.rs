@@ -1,6 +1,6 @@
 //! Ticks at equal distances.
 
-use super::{Duration, Instant, sleep_until};
+use super::{Duration, Instant, now, sleep_until};
 
 /// Ticks: the first at once, each further one `period` after the tick before.
 ///
@@ -26,7 +26,7 @@ use super::{Duration, Instant, sleep_until};
 #[must_use]
 pub fn interval(period: Duration) -> Interval {
     assert!(!period.is_zero(), "the ticks of an interval need a distance");
-    Interval { next: Instant::now(), period }
+    Interval { next: now(), period }
 }
 
 /// The ticks of [`interval()`].
@@ -45,7 +45,7 @@ impl Interval {
         async {
             due.await;
             let tick = self.next;
-            self.next = after(tick, self.period, Instant::now());
+            self.next = after(tick, self.period, now());
             tick
         }
     }
@@ -58,7 +58,7 @@ impl Interval {
 
     /// Has the next tick come one period from now.
     pub fn reset(&mut self) {
-        self.next = after(Instant::now(), self.period, Instant::now());
+        self.next = now() + self.period.min(CENTURY);
     }
 }
 

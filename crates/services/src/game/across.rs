@@ -36,7 +36,7 @@ use std::{
 use duality_runtime::{
     net::{Lines, TcpStream},
     sync, task,
-    time::{Instant, timeout},
+    time::{self, timeout},
 };
 
 use super::{
@@ -380,18 +380,18 @@ impl Drop for Attended {
 /// Handles the messages for a desk, until the subscription ends or the desk has no players.
 async fn attend(attended: Attended, mut subscription: Subscription) {
     let desk = &attended.0;
-    let mut last_round = Instant::now();
+    let mut last_round = time::now();
     while let Ok(heard) = subscription.next().await {
         if let Some(message) = heard.as_deref().and_then(Message::decode)
             && desk.take(message).await.is_err()
         {
             return;
         }
-        if last_round.elapsed() >= ROUND {
+        if time::since(last_round) >= ROUND {
             if desk.make_round().await.is_err() {
                 return;
             }
-            last_round = Instant::now();
+            last_round = time::now();
         }
         if heard.is_none() {
             let mut players = desk.players();

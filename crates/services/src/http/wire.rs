@@ -11,7 +11,7 @@ use std::{
 use duality_runtime::{
     net::{Input, Output, TcpStream},
     task,
-    time::{Elapsed, timeout},
+    time::{self, Elapsed, timeout},
 };
 
 use super::{
@@ -451,7 +451,7 @@ impl Deadline {
 
     /// The time that is left. `None` when it is up.
     pub(crate) fn left(&mut self) -> Option<Duration> {
-        let now = Instant::now();
+        let now = time::now();
         let at = *self.at.get_or_insert(now + self.limit);
         at.checked_duration_since(now).filter(|left| !left.is_zero())
     }

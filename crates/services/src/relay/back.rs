@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use duality_runtime::net::{Closed, Input, TcpStream};
 use duality_runtime::task;
-use duality_runtime::time::{Duration, Instant};
+use duality_runtime::time::{self, Duration};
 
 use super::answer::Answer;
 use super::failure::Failure;
@@ -116,7 +116,7 @@ impl Back<'_> {
         }
         self.upstream.connected();
         if let Some(times) = &mut self.times {
-            times.head.get_or_insert_with(Instant::now);
+            times.head.get_or_insert_with(time::now);
         }
         Ok(())
     }

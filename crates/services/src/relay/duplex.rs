@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 
 use duality_runtime::net::{Input, Output};
 use duality_runtime::task;
-use duality_runtime::time::{Duration, Instant, timeout};
+use duality_runtime::time::{self, Duration, timeout};
 
 use super::Shared;
 use super::answer::Answer;
@@ -128,10 +128,10 @@ impl Duplex<'_, '_, '_> {
             let awaits_client = self.awaits_client();
             let limit = if awaits_client { limits.client.body_time } else { limits.reply_time };
             let slice = limits.look_time.min(limit.saturating_sub(still));
-            let begun = Instant::now();
+            let begun = time::now();
             let stepped = timeout(slice, task::gather(poll_fn(|context| self.poll(context)))).await;
             if awaits_client {
-                self.waited += begun.elapsed();
+                self.waited += time::since(begun);
             }
             let Ok(step) = stepped else {
                 still += slice;

@@ -4,7 +4,7 @@ use std::io;
 
 use duality_runtime::net::{Input, Output};
 use duality_runtime::task;
-use duality_runtime::time::Instant;
+use duality_runtime::time;
 
 use super::Shared;
 use super::answer::Answer;
@@ -286,7 +286,7 @@ fn note(failure: Option<Failure>, back: Option<&Back<'_>>, wire: &Wire<'_>) -> S
         return String::new();
     }
     let times = back.and_then(|back| back.times.map(|times| (back.upstream.address, times)));
-    journal::members(times, failure, Instant::now())
+    journal::members(times, failure, time::now())
 }
 
 /// Ends the client's connection within a reply, by a reset, so that the client cannot take the part

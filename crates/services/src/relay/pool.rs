@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use duality_runtime::net::TcpStream;
-use duality_runtime::time::{Duration, Instant};
+use duality_runtime::time::{self, Duration, Instant};
 
 /// A bounded number of idle connections.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Pool {
             let at = inner.idle.iter().rposition(|idle| idle.upstream == upstream)?;
             let idle = inner.idle.remove(at);
             drop(inner);
-            if idle.since.elapsed() <= self.longest && idle.stream.is_quiet() {
+            if time::since(idle.since) <= self.longest && idle.stream.is_quiet() {
                 return Some(idle.stream);
             }
         }
@@ -52,7 +52,7 @@ impl Pool {
 
     /// Keeps a connection after a complete reply.
     pub(super) fn put(&self, upstream: usize, stream: TcpStream) {
-        let now = Instant::now();
+        let now = time::now();
         let mut inner = self.inner();
         let old = |idle: &Idle| now.saturating_duration_since(idle.since) > self.longest;
         let is_full = inner.idle.len() >= self.limit;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use duality_runtime::net::{Input, TcpStream};
 use duality_runtime::select;
-use duality_runtime::time::{Instant, sleep, timeout};
+use duality_runtime::time::{self, sleep, timeout};
 use rustix::io::Errno;
 
 use super::Shared;
@@ -47,7 +47,7 @@ impl Shared {
         tried: &mut Tried,
         client: &TcpStream,
     ) -> Result<Back<'_>, Failure> {
-        let began = client.is_logged().then(Instant::now);
+        let began = client.is_logged().then(time::now);
         let count = self.upstreams.len();
         let first = self.turn();
         for is_admitted in [true, false] {
@@ -67,8 +67,7 @@ impl Shared {
                     continue;
                 };
                 let input = Input::new(REPLY_HEAD);
-                let times =
-                    began.map(|began| Times { began, connected: Instant::now(), head: None });
+                let times = began.map(|began| Times { began, connected: time::now(), head: None });
                 let has_more = false;
                 return Ok(Back { stream, input, has_more, number, upstream, is_reused, times });
             }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use duality_runtime::log;
 use duality_runtime::shared;
-use duality_runtime::time::{Duration, Instant};
+use duality_runtime::time::{self, Duration, Instant};
 
 use super::failure::Failure;
 
@@ -85,7 +85,7 @@ pub struct UpstreamReport {
 
 impl Upstream {
     pub(super) fn new(address: SocketAddr) -> Self {
-        Self { address, began: Instant::now(), words: shared::words() }
+        Self { address, began: time::now(), words: shared::words() }
     }
 
     /// Whether a request may be sent there now. An upstream on trial takes one request.
@@ -197,7 +197,7 @@ impl Upstream {
 
     /// Never 0, which means that there is no such time.
     fn now(&self) -> u64 {
-        milliseconds(self.began.elapsed()).max(1)
+        milliseconds(time::since(self.began)).max(1)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use duality_runtime::time::{Duration, Instant};
+use duality_runtime::time::{self, Duration, Instant};
 use duality_runtime::{log, shared};
 
 /// In this time there are at most two lines. So both ends of a short outage are reported.
@@ -37,7 +37,7 @@ impl Reports {
     /// Reports without a line yet. Make them before you fork the processes that share them.
     pub(super) fn new() -> Self {
         let [said, failed, last, before_last] = shared::words();
-        Self { began: Instant::now(), said, failed, last, before_last }
+        Self { began: time::now(), said, failed, last, before_last }
     }
 
     /// Notes that a call has failed, as `line` says.
@@ -81,7 +81,7 @@ impl Reports {
         if said == state {
             return false;
         }
-        let now = self.began.elapsed().as_millis() as u64 + 1;
+        let now = time::since(self.began).as_millis() as u64 + 1;
         let is_recent = |then: u64| then > 0 && now < then + QUIET.as_millis() as u64;
         let is_quiet = is_recent(self.before_last.load(Relaxed))
             || (said == SAYING && is_recent(self.last.load(Relaxed)));

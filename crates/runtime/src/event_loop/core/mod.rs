@@ -13,6 +13,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
 use self::gathered::Gathered;
 use self::pace::Pace;
+pub(crate) use self::round::Round;
 use super::clock::{Clock, Hold};
 use super::current;
 use super::park;
@@ -34,6 +36,7 @@ use super::waker;
 use super::{LoopOptions, LoopWorld};
 use crate::drain;
 use crate::gather::TICK;
+use crate::machine::Machine;
 use crate::memory::Reserve;
 use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
@@ -74,6 +77,8 @@ pub(crate) struct Core {
     options: LoopOptions,
     /// The slot of this kernel thread, while the loop runs.
     slot: Cell<&'static ThreadSlot>,
+    /// The machine, if the loop is that of a simulated host.
+    machine: Option<Arc<dyn Machine>>,
 }
 
 /// Has an overflow of a task's stack on this kernel thread reported, until the result is dropped.
@@ -137,7 +142,27 @@ impl Core {
             idle: Cell::new(Duration::ZERO),
             options: LoopOptions::default(),
             slot: Cell::new(thread_slots::unused()),
+            machine: None,
         })
+    }
+
+    /// Makes the loop that of a simulated host. The time is `now`.
+    pub(crate) fn simulate(&mut self, machine: Arc<dyn Machine>, now: Instant) {
+        self.machine = Some(machine);
+        self.clock.stand_at(now);
+        self.now.set(now);
+        self.timers.replace(Timers::new(now));
+    }
+
+    /// The machine of a simulated host.
+    #[inline]
+    pub(crate) fn machine(&self) -> Option<&Arc<dyn Machine>> {
+        self.machine.as_ref()
+    }
+
+    /// Whether other kernel threads or loops have sent messages.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.inbox.has_messages()
     }
 
     pub(crate) fn world(&self) -> LoopWorld {

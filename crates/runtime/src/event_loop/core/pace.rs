@@ -74,6 +74,13 @@ impl Pace {
         self.is_ending.set(false);
     }
 
+    /// Begins a round of one turn, after `taken` turns.
+    pub(super) fn begin_turn(&self, taken: usize) {
+        self.due.set(taken.wrapping_add(1));
+        self.last.set(taken.wrapping_add(1));
+        self.is_ending.set(true);
+    }
+
     /// Has the round end once nothing is due.
     #[inline]
     pub(super) fn end_round(&self) {

@@ -19,36 +19,81 @@ use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::wait::{Ambient, earlier, set_ambient};
 use crate::{cold_path, visibility};
 
+/// What the rounds of a loop use again and again.
+pub(crate) struct Round {
+    slot: &'static ThreadSlot,
+    events: Vec<Event>,
+    woken: Vec<TaskName>,
+    fired: Vec<u32>,
+}
+
 impl Core {
     pub(crate) fn run_until_done(&self, root: TaskName) {
-        let slot = thread_slots::here();
-        self.slot.set(slot);
-        let mut events = Vec::with_capacity(256);
-        let (mut woken, mut fired) = (Vec::new(), Vec::new());
-        self.now.set(self.clock.at(Instant::now()));
-        // A drain that was requested before the loop had its inbox has not interrupted the loop.
-        self.drain_began.set(drain::requested_before_wakeup().then(|| self.now()));
+        let mut round = self.begin_rounds();
         loop {
-            self.run_ready(slot);
+            self.run_ready(round.slot);
             if !self.tasks.contains(root) {
                 return;
             }
-            self.await_events(&mut events);
-            self.dispatch(&events, &mut woken);
-            self.timers.borrow_mut().expire(self.now(), &mut fired);
-            for slot in fired.drain(..) {
-                self.tasks.wake_slot(slot);
-            }
-            self.gathered.expire(self.now());
-            if self.report_state.is_asked() {
-                report::answer(self);
-            }
-            if drain::requested() && !self.draining() {
-                self.drain_began.set(Some(self.now()));
-                self.wake_readers();
-                self.gathered.wake_at_drain();
-            }
+            self.await_events(&mut round.events);
+            self.pass_on(&mut round);
         }
+    }
+
+    pub(crate) fn begin_rounds(&self) -> Round {
+        let slot = thread_slots::here();
+        self.slot.set(slot);
+        self.now.set(self.clock.at(Instant::now()));
+        // A drain that was requested before the loop had its inbox has not interrupted the loop.
+        self.drain_began.set(drain::requested_before_wakeup().then(|| self.now()));
+        Round { slot, events: Vec::with_capacity(256), woken: Vec::new(), fired: Vec::new() }
+    }
+
+    /// Wakes the tasks of events that have come, of timers that are due, and of a drain.
+    #[inline(always)]
+    fn pass_on(&self, round: &mut Round) {
+        self.dispatch(&round.events, &mut round.woken);
+        self.timers.borrow_mut().expire(self.now(), &mut round.fired);
+        for slot in round.fired.drain(..) {
+            self.tasks.wake_slot(slot);
+        }
+        self.gathered.expire(self.now());
+        if self.report_state.is_asked() {
+            report::answer(self);
+        }
+        if drain::requested() && !self.draining() {
+            self.drain_began.set(Some(self.now()));
+            self.wake_readers();
+            self.gathered.wake_at_drain();
+        }
+    }
+
+    /// One turn, of the ready task that `draw` chooses, and what follows turns in a round. The time
+    /// is `now`. Never waits.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn step(&self, round: &mut Round, now: Instant, draw: impl FnOnce(usize) -> usize) {
+        self.clock.stand_at(now);
+        self.now.set(now);
+        let ready = self.tasks.ready();
+        if ready > 0 {
+            if ready > 1 {
+                self.tasks.ready.bring_forward(draw(ready));
+            }
+            self.pace.begin_turn(self.tasks.taken());
+            self.give_turns(round.slot, self.tasks.turns());
+        }
+        let waited = self.poller.borrow_mut().wait(Some(Duration::ZERO), &mut round.events);
+        waited.expect("the poller of a simulation does not fail");
+        self.pass_on(round);
+        if self.inbox.has_messages() {
+            self.read_inbox();
+        }
+    }
+
+    /// The time of the next timer.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        earlier(self.timers.borrow_mut().next_expiry(), self.gathered.next())
     }
 
     /// Collects events before the loop pauses, so that no peer waits for what its tasks have done.
@@ -75,6 +120,15 @@ impl Core {
         let ready = self.tasks.ready();
         self.pace.begin_round(before, ready);
         self.tasks.prefetch_first();
+        self.give_turns(slot, given);
+    }
+
+    /// Gives the turns that the round has.
+    ///
+    /// Inlined into both callers, of which the one of simulations is cold. Otherwise each turn, or
+    /// each round, would cost a call more.
+    #[inline(always)]
+    fn give_turns(&self, slot: &ThreadSlot, given: usize) {
         let run = || while self.give_turn() {};
         // The panic hook has reported the panic. The task's connection closes, and the other tasks
         // go on.
@@ -87,7 +141,7 @@ impl Core {
     }
 
     /// Gives the next ready task its turn, if the round has one left.
-    #[inline]
+    #[inline(always)]
     fn give_turn(&self) -> bool {
         if !self.has_turn() {
             cold_path();
@@ -174,7 +228,7 @@ impl Core {
 
     /// Waits until there is an event, or a timer is due: first by busy polling, then asleep.
     fn await_first_event(&self, from: Instant, events: &mut Vec<Event>) -> io::Result<()> {
-        let expiry = earlier(self.timers.borrow_mut().next_expiry(), self.gathered.next());
+        let expiry = self.next_expiry();
         let mut poller = self.poller.borrow_mut();
         if self.clock.stands() {
             return self.await_without_time(expiry, &mut **poller, events);

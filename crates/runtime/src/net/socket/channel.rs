@@ -10,19 +10,23 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use duality_poller::Direction;
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 
 use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::event_loop::current;
 use crate::net::injection::Injected;
+use crate::tcp_info::Closed;
 
 /// Turns the bytes of a service into those of the network, and back. Each function is one attempt.
 /// It returns `WouldBlock` where the attempt on the network does, and is then called again.
-pub(in crate::net) trait Channel: Send + Sync {
+pub(crate) trait Channel: Send + Sync {
     /// Whether there is no network beneath.
     fn is_injected(&self) -> bool {
         false
@@ -61,7 +65,45 @@ pub(in crate::net) trait Channel: Send + Sync {
     }
 
     /// Has [`close`](Channel::close) say nothing: the peer must not take what it has for the whole.
-    fn break_off(&self) {}
+    fn break_off(&self, socket: BorrowedFd<'_>) {
+        let _ = socket;
+    }
+
+    // What follows is for channels without a network beneath.
+
+    /// The address of this end and the one of the peer, if the channel has addresses.
+    fn addresses(&self, socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
+        let _ = socket;
+        None
+    }
+
+    /// Limits how long the peer may take no sent data.
+    fn set_taking_limit(&self, socket: BorrowedFd<'_>, limit: Duration) {
+        let _ = (socket, limit);
+    }
+
+    /// Ends directions at once.
+    fn shut_down(&self, socket: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
+        Ok(rustix::net::shutdown(socket, how)?)
+    }
+
+    /// How the peer has ended the connection, if it has.
+    fn has_closed(&self, socket: BorrowedFd<'_>) -> Option<Closed> {
+        let _ = socket;
+        None
+    }
+
+    /// Whether nothing has come that has not been received. `None` if the network knows.
+    fn is_quiet(&self, socket: BorrowedFd<'_>) -> Option<bool> {
+        let _ = socket;
+        None
+    }
+
+    /// The channel of a duplicate of `socket`. `None` if there can be none.
+    fn duplicate(&self, socket: BorrowedFd<'_>, twin: BorrowedFd<'_>) -> Option<Box<dyn Channel>> {
+        let _ = (socket, twin);
+        None
+    }
 
     /// Tells the peer of the end without waiting, if it has not been told.
     fn close(&self, socket: BorrowedFd<'_>) {

@@ -27,21 +27,27 @@ impl Rest {
         listener: BorrowedFd<'_>,
         accept: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
+        self.take_of(|| queued(listener), || accept(listener))
+    }
+
+    /// As [`take`](Self::take), for a listener with an accept queue of which `queued` tells.
+    #[inline]
+    pub(crate) fn take_of<T>(
+        &mut self,
+        queued: impl FnOnce() -> usize,
+        accept: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
         if !drain::requested() {
-            return accept(listener);
+            return accept();
         }
-        let left = self.left(listener);
+        let left = self.0.get_or_insert_with(queued);
         *left = left.checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
-        accept(listener)
+        accept()
     }
 
     /// Whether all have been accepted. Called when the process drains.
     pub(crate) fn is_over(&mut self, listener: BorrowedFd<'_>) -> bool {
-        *self.left(listener) == 0
-    }
-
-    fn left(&mut self, listener: BorrowedFd<'_>) -> &mut usize {
-        self.0.get_or_insert_with(|| queued(listener))
+        *self.0.get_or_insert_with(|| queued(listener)) == 0
     }
 }
 

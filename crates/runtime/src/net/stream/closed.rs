@@ -6,29 +6,14 @@
 //! state, at intervals. It is the same in every world, with TLS and without. It costs nothing where
 //! the other wait is short.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use super::TcpStream;
-use crate::tcp_info::tcp_info;
+pub use crate::tcp_info::Closed;
 use crate::time::sleep;
 
 /// The interval between two looks of [`TcpStream::closed`].
 const LOOK: Duration = Duration::from_millis(250);
-
-/// How a peer has ended its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
-    /// The peer sends no more: it has closed, or has shut down its sending side. Both are the same
-    /// packet. They cannot be told apart before something is sent to the peer.
-    Sending,
-    /// The connection is gone: the peer has reset it, or both sides have closed.
-    Both,
-}
-
-/// States of a connection in `tcp_states.h` of Linux.
-const CLOSED: u8 = 7;
-const PEER_HAS_ENDED: [u8; 4] = [6, 8, 9, 11]; // TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
 
 impl TcpStream {
     /// Whether the peer has closed, shut down its sending side, or reset the connection. A look,
@@ -37,7 +22,7 @@ impl TcpStream {
     /// A client that is [injected](crate::net::Injector) never closes.
     #[must_use]
     pub fn has_closed(&self) -> Option<Closed> {
-        if self.socket.is_injected() { None } else { look(self.as_fd()) }
+        self.socket.direct().has_closed()
     }
 
     /// Waits until the peer has closed, shut down its sending side, or reset the connection, and
@@ -71,23 +56,12 @@ impl TcpStream {
     /// # io::Result::Ok(())
     /// # }).unwrap();
     /// ```
-    pub fn closed(&self) -> impl Future<Output = Closed> + Send + '_ {
-        let socket = (!self.socket.is_injected()).then(|| self.as_fd());
-        async move {
-            loop {
-                if let Some(closed) = socket.and_then(look) {
-                    return closed;
-                }
-                sleep(LOOK).await;
+    pub async fn closed(&self) -> Closed {
+        loop {
+            if let Some(closed) = self.has_closed() {
+                return closed;
             }
+            sleep(LOOK).await;
         }
-    }
-}
-
-fn look(socket: BorrowedFd<'_>) -> Option<Closed> {
-    match tcp_info(socket)?.state {
-        CLOSED => Some(Closed::Both),
-        state if PEER_HAS_ENDED.contains(&state) => Some(Closed::Sending),
-        _ => None,
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
-use std::os::fd::AsFd;
 
 use duality_poller::Direction;
 
@@ -167,7 +166,7 @@ impl Drop for WriteHalf {
         if let Some(stream) = &self.stream {
             // A stream with two handles sends at once, so all bytes are out. The peer may have
             // reset the connection.
-            let _ = rustix::net::shutdown(stream.as_fd(), rustix::net::Shutdown::Write);
+            let _ = stream.socket.direct().shut_down(rustix::net::Shutdown::Write);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
+use super::super::simulated;
 use super::super::socket::{Socket, nonblocking_here};
 use super::TcpStream;
 use crate::time::sleep;
@@ -26,6 +27,10 @@ impl TcpStream {
     /// The errors of `connect(2)`, among them `NotFound`. `InvalidInput` or `ENAMETOOLONG` for a
     /// path that is too long for a socket, such as one of more than 107 bytes.
     pub async fn connect_unix(path: &Path) -> io::Result<Self> {
+        if simulated::machine().is_some() {
+            let problem = "a simulation has no Unix sockets yet";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
+        }
         let address = SocketAddrUnix::new(path)?;
         let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;

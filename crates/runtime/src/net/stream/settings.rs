@@ -6,9 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{getpeername, getsockname};
 
-use super::super::listener::internet_address;
 use super::TcpStream;
 use crate::visibility;
 use crate::world::{self, World};
@@ -20,7 +18,7 @@ impl TcpStream {
     ///
     /// `NotConnected` if the peer has reset the connection.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(getpeername(self.as_fd())?)
+        self.socket.direct().peer_address()
     }
 
     /// The address of this end.
@@ -29,7 +27,7 @@ impl TcpStream {
     ///
     /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(Some(getsockname(self.as_fd())?))
+        self.socket.direct().local_address()
     }
 
     /// Whether the peer has neither sent nor closed since the last read, so that an idle connection
@@ -48,7 +46,7 @@ impl TcpStream {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
-        Ok(sockopt::set_tcp_nodelay(self.as_fd(), on)?)
+        self.socket.direct().set_nodelay(on)
     }
 
     /// Whether small writes go out at once.
@@ -57,7 +55,7 @@ impl TcpStream {
     ///
     /// The errors of `getsockopt(2)`.
     pub fn nodelay(&self) -> io::Result<bool> {
-        Ok(sockopt::tcp_nodelay(self.as_fd())?)
+        self.socket.direct().nodelay()
     }
 
     /// Limits how long one read waits. `None`, the default, means no limit. Setting the same limit
@@ -96,11 +94,7 @@ impl TcpStream {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_taking_limit(&self, limit: Duration) -> io::Result<()> {
-        if self.socket.is_injected() {
-            return Ok(());
-        }
-        let milliseconds = limit.as_millis().try_into().unwrap_or(u32::MAX);
-        Ok(sockopt::set_tcp_user_timeout(self.as_fd(), milliseconds)?)
+        self.socket.direct().set_taking_limit(limit)
     }
 
     /// Whether the connection has TLS.
@@ -125,10 +119,7 @@ impl TcpStream {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_linger_reset(&self) -> io::Result<()> {
-        if let Some(channel) = &self.socket.channel {
-            channel.break_off();
-        }
-        Ok(sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO))?)
+        self.socket.direct().set_linger_reset()
     }
 
     fn set_timeout(&mut self, which: Timeout, limit: Option<Duration>) -> io::Result<()> {

@@ -214,7 +214,7 @@ impl Channel for Session {
         network.end()
     }
 
-    fn break_off(&self) {
+    fn break_off(&self, _socket: BorrowedFd<'_>) {
         self.state().has_ended = true;
     }
 

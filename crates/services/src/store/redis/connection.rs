@@ -3,7 +3,7 @@
 use std::io;
 
 use duality_runtime::net::TcpStream;
-use duality_runtime::time::{Duration, Instant};
+use duality_runtime::time::{self, Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -53,7 +53,7 @@ impl Connection {
         client: Client<'_>,
     ) -> Result<Vec<Reply>, Fault> {
         // A limit on each read would not stop a peer that sends byte by byte.
-        let deadline = Instant::now() + self.limit;
+        let deadline = time::now() + self.limit;
         while !commands.is_empty() {
             match self.stream.write(commands).await {
                 Ok(sent) => commands = &commands[sent..],
@@ -81,7 +81,7 @@ impl Connection {
                 Ok(length) => filled += length,
                 Err(error) => goes_on(error, deadline, client)?,
             }
-            if Instant::now() > deadline {
+            if time::now() > deadline {
                 return Err(Fault::Late);
             }
         }
@@ -98,7 +98,7 @@ impl Connection {
 /// Judges the error of a wait, which had a slice of time. No fault: the wait goes on.
 fn goes_on(error: io::Error, deadline: Instant, client: Client<'_>) -> Result<(), Fault> {
     match Fault::from_exchange(error) {
-        Fault::Late if Instant::now() >= deadline => Err(Fault::Late),
+        Fault::Late if time::now() >= deadline => Err(Fault::Late),
         Fault::Late if client.has_left() => Err(Fault::ClientLeft),
         Fault::Late => Ok(()),
         fault => Err(fault),

@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use duality_runtime::net::TcpStream;
 use duality_runtime::select;
-use duality_runtime::time::{Duration, Instant, sleep, timeout};
+use duality_runtime::time::{self, Duration, Instant, sleep, timeout};
 use rustix::io::Errno;
 
 use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
@@ -291,7 +291,7 @@ impl Redis {
         commands: &Commands,
         client: Client<'_>,
     ) -> Result<(Connection, Vec<Reply>), Fault> {
-        let give_up = Instant::now() + self.options.connect_limit;
+        let give_up = time::now() + self.options.connect_limit;
         loop {
             while let Some(mut connection) = checkout.take() {
                 if !connection.is_quiet() {
@@ -309,7 +309,7 @@ impl Redis {
             match self.connect(client).await {
                 // Only descriptors are lacking. Another call may put back its connection, or close
                 // a file.
-                Err(Fault::Unreached(error)) if lacks(&error) && Instant::now() < give_up => {
+                Err(Fault::Unreached(error)) if lacks(&error) && time::now() < give_up => {
                     sleep(PAUSE).await;
                 }
                 connected => {
@@ -407,7 +407,7 @@ impl Rested {
         let mut rest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*rest {
             None => Ok(()),
-            Some(now) if Instant::now() < now.until => Err(Fault::Resting(now.why.clone())),
+            Some(now) if time::now() < now.until => Err(Fault::Resting(now.why.clone())),
             Some(_) => {
                 *rest = None;
                 Ok(())
@@ -416,7 +416,7 @@ impl Rested {
     }
 
     fn rest(&self, why: String) {
-        let rest = Rest { until: Instant::now() + REST, why };
+        let rest = Rest { until: time::now() + REST, why };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rest);
     }
 }

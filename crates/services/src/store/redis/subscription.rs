@@ -8,7 +8,7 @@
 use std::io;
 
 use duality_runtime::net::TcpStream;
-use duality_runtime::time::{Duration, Instant};
+use duality_runtime::time::{self, Duration, Instant};
 
 use super::Fault;
 use super::codec::{Reply, decode_reply, push_command};
@@ -88,12 +88,12 @@ impl Subscription {
     /// Pings a silent Redis, and gives it up if it does not answer in time.
     async fn look_after(&mut self) -> Result<(), Fault> {
         match self.asked {
-            Some(until) if Instant::now() > until => Err(Fault::Late),
+            Some(until) if time::now() > until => Err(Fault::Late),
             Some(_) => Ok(()),
             None => {
                 let mut ping = Vec::new();
                 push_command(&mut ping, &[b"PING"]);
-                self.asked = Some(Instant::now() + self.limit);
+                self.asked = Some(time::now() + self.limit);
                 self.stream.write_all(&ping).await.map_err(Fault::from_exchange)
             }
         }

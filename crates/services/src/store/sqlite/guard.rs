@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use duality_runtime::shared;
-use duality_runtime::time::{Duration, Instant};
+use duality_runtime::time::{self, Duration, Instant};
 use rustix::io::Errno;
 
 /// The pause before the next look, in multiples of the last look's time.
@@ -89,7 +89,7 @@ impl Guard {
         let mut log = path.to_owned().into_os_string();
         log.push("-wal");
         let [identity, whole, unfit, looks, next_look] = shared::words();
-        let (path, log, began) = (path.to_owned(), log.into(), Instant::now());
+        let (path, log, began) = (path.to_owned(), log.into(), time::now());
         Self { path, log, began, identity, whole, unfit, looks, next_look }
     }
 
@@ -184,7 +184,7 @@ impl Guard {
     }
 
     fn now(&self) -> u64 {
-        self.began.elapsed().as_millis() as u64
+        time::since(self.began).as_millis() as u64
     }
 }
 

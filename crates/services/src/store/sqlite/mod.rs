@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use duality_runtime::task;
-use duality_runtime::time::{self, Duration, Instant};
+use duality_runtime::time::{self, Duration};
 use duality_runtime::visibility;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
@@ -185,17 +185,17 @@ impl Sqlite {
             NoTurn::ClientLeft => Failed::ClientLeft,
         })?;
         let mut job = Job { sqlite: self.clone(), access, opened: checkout.take(), work, log: 0 };
-        let start = Instant::now();
+        let start = time::now();
         let mut watch = Watch::new(client);
         let result = loop {
             let outcome;
             (outcome, job) = task::offload(move || (job.attempt(), job)).await;
             match outcome {
-                Err(failure) if failure.is_busy() && start.elapsed() < self.limit => {
+                Err(failure) if failure.is_busy() && time::since(start) < self.limit => {
                     if watch.has_left() {
                         break Err(Failed::ClientLeft);
                     }
-                    time::sleep(pause(start.elapsed())).await;
+                    time::sleep(pause(time::since(start))).await;
                 }
                 outcome => break outcome.map_err(|failure| Failed::Store(failure.to_string())),
             }
@@ -233,7 +233,7 @@ impl Sqlite {
 
     /// A new connection, after it has looked through the whole file.
     fn looked_through(&self, sight: &Sight) -> Result<Opened, Failure> {
-        let start = Instant::now();
+        let start = time::now();
         let looked = self.opened().and_then(|opened| match create::flaw(&opened.connection)? {
             None => Ok(opened),
             Some(flaw) => {
@@ -242,7 +242,7 @@ impl Sqlite {
             }
         });
         if !matches!(&looked, Err(failure) if failure.is_busy()) {
-            self.guard.looked(sight, start.elapsed(), looked.is_ok());
+            self.guard.looked(sight, time::since(start), looked.is_ok());
         }
         looked.map(|opened| Opened { looks: self.guard.looks(), ..opened })
     }
@@ -299,14 +299,14 @@ impl<W: Send + 'static> Job<W> {
     /// growing. So the writers sometimes have to wait. If the log cannot be emptied, another
     /// process is emptying it, or the next writer will.
     async fn empty_log(mut self) -> Self {
-        let start = Instant::now();
+        let start = time::now();
         loop {
             let is_empty;
             (is_empty, self) = task::offload(move || (self.try_to_empty_log(), self)).await;
-            if is_empty || start.elapsed() >= EMPTYING {
+            if is_empty || time::since(start) >= EMPTYING {
                 return self;
             }
-            time::sleep(pause(start.elapsed())).await;
+            time::sleep(pause(time::since(start))).await;
         }
     }
 

@@ -1,0 +1,177 @@
+//! `duality simulate`: runs a service in a simulated world, with faults, by seeds that come back.
+
+use std::time::{Duration, Instant};
+
+use duality_lab::ask::settings::parse_duration;
+use duality_simulate::services::{self, Size};
+use duality_simulate::{Faults, Seeds, Tally, Waits, seeds};
+
+use super::{Failure, paragraph, print};
+use crate::Service;
+use crate::catalogue::Catalogue;
+
+/// The most hosts of one simulation.
+const MOST_HOSTS: usize = 500;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+A seed decides which task runs next, how many bytes a read moves, when packets
+arrive, and what fails. Servers crash, drain and are cut off; time is virtual.
+Then faults end, and every client must be served again. A reply may be missing
+while servers fail; it may never be wrong.
+
+Examples:
+  duality simulate chat
+      1,000 seeds of a minute of bad days each
+  duality simulate phone --servers 2 --clients 8 --seeds 100 --for 10m
+      longer, and larger
+  duality simulate chat --seed 831
+      one seed: the failure that it was, made small
+  duality simulate chat --seed 831 --trace
+      all that happened, line by line
+  duality simulate http --faults legal
+      only what must never break a connection: short reads, late events, EINTR")]
+pub(super) struct Arguments {
+    /// The service (see `duality services`)
+    service: Option<String>,
+    /// Number of servers; clients are spread over them
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    servers: usize,
+    /// Number of clients
+    #[arg(long, default_value_t = 4, value_name = "NUMBER")]
+    clients: usize,
+    /// Number of seeds, from 0 on
+    #[arg(long, default_value_t = 1000, value_name = "NUMBER", conflicts_with = "seed")]
+    seeds: u64,
+    /// One seed
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Virtual time of the bad days of a seed
+    #[arg(long = "for", value_parser = parse_duration, default_value = "1m", value_name = "TIME")]
+    time: Duration,
+    /// What may go wrong
+    #[arg(long, value_enum, default_value_t = Which::All)]
+    faults: Which,
+    /// Tell all that happens with --seed
+    #[arg(long, requires = "seed")]
+    trace: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Which {
+    /// Everything: crashes, drains, partitions, resets, refused calls, and the legal ones
+    All,
+    /// What no program may break by: short reads and writes, late and spurious events, EINTR
+    Legal,
+    /// Nothing: only the order of tasks and of packets differs
+    None,
+}
+
+pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
+    let size = size(arguments)?;
+    let name = arguments.service.as_deref().unwrap_or_else(|| catalogue.default_name());
+    let faults = match arguments.faults {
+        Which::All => Faults::ALL,
+        Which::Legal => Faults::LEGAL,
+        Which::None => Faults::NONE,
+    };
+    let range = arguments.seed.map_or(0..arguments.seeds, |seed| seed..seed.saturating_add(1));
+    let line = command_line(name, arguments);
+    let seeds = seeds(range)
+        .faults(faults)
+        .lasting(arguments.time + Duration::from_secs(24 * 3600))
+        .turns(u64::MAX)
+        .in_both_waits()
+        .again(move |seed| format!("{line} --seed {seed} --trace"));
+    match catalogue.own().filter(|own| own.served.name() == name) {
+        Some(own) => {
+            let (request, reply) = exchange_of(own)?;
+            let served = own.served.clone();
+            answer(name, arguments, seeds, services::exchange(served, request, reply, size))
+        }
+        None => match services::simulation(name) {
+            Some(simulation) => answer(name, arguments, seeds, simulation.run(size)),
+            None => Err(Failure::misuse(format!(
+                "there is no simulation of {name}; choose from {}",
+                services::ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", ")
+            ))),
+        },
+    }
+}
+
+fn size(arguments: &Arguments) -> Result<Size, Failure> {
+    let Arguments { servers, clients, time, .. } = *arguments;
+    if servers == 0 || clients == 0 || servers + clients > MOST_HOSTS {
+        let problem = format!("--servers and --clients: from 1, and {MOST_HOSTS} together at most");
+        return Err(Failure::misuse(problem));
+    }
+    Ok(Size { servers, clients, days: time })
+}
+
+fn exchange_of(own: &Service) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+    own.exchange.clone().ok_or_else(|| {
+        let name = own.served.name();
+        let remedy =
+            "add .exchange(request, reply) to the Service, or write a test with duality::simulate";
+        Failure::misuse(format!("the clients do not know what {name} answers: {remedy}"))
+    })
+}
+
+/// What the user types to see one seed again.
+fn command_line(name: &str, arguments: &Arguments) -> String {
+    let Arguments { servers, clients, time, faults, .. } = arguments;
+    let mut line = format!("duality simulate {name}");
+    let default = Size::default();
+    if *servers != default.servers {
+        line += &format!(" --servers {servers}");
+    }
+    if *clients != default.clients {
+        line += &format!(" --clients {clients}");
+    }
+    if *time != default.days {
+        line += &format!(" --for {}ms", time.as_millis());
+    }
+    line + match faults {
+        Which::All => "",
+        Which::Legal => " --faults legal",
+        Which::None => " --faults none",
+    }
+}
+
+fn answer<F, T>(name: &str, arguments: &Arguments, seeds: Seeds, test: T) -> Result<(), Failure>
+where
+    T: Fn(duality_simulate::Net) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<(), String>> + 'static,
+{
+    if let Some(seed) = arguments.seed.filter(|_| arguments.trace) {
+        let (story, ended) = seeds.waits(Waits::Suspend).trace(seed, false, test);
+        print(&story.join("\n"))?;
+        return ended.map_err(|why| Failure::failed(format!("seed {seed} fails: {why}")));
+    }
+    let begin = Instant::now();
+    match seeds.try_run(test) {
+        Ok(tally) => print(&summary(name, &tally, begin.elapsed())),
+        Err(failure) => {
+            print(&failure.to_string())?;
+            let seed = failure.seed;
+            Err(Failure::failed(format!("seed {seed} of {name} fails, as told above")))
+        }
+    }
+}
+
+fn summary(name: &str, tally: &Tally, took: Duration) -> String {
+    let hours = tally.time.as_secs_f64() / 3600.0;
+    let a_minute = hours / (took.as_secs_f64() / 60.0).max(f64::MIN_POSITIVE);
+    let seeds = match tally.seeds {
+        1 => "1 seed passes".to_owned(),
+        count => format!("{count} seeds pass"),
+    };
+    format!(
+        "{name}: {seeds}, each as state machines and as stacks, with the same decisions\n\
+         virtual time: {hours:.1} h in {:.1} s ({a_minute:.0} h a minute)\n\
+         {}hash of all seeds: {:016x}",
+        took.as_secs_f64(),
+        paragraph("what happened: ", "  ", &tally.counts.to_string()),
+        tally.hash
+    )
+}

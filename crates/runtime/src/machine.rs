@@ -1,0 +1,122 @@
+//! What the loop of a simulated host asks of its machine, instead of the kernel.
+//!
+//! The crate `duality-simulate` implements a machine. A host is an
+//! [event loop](crate::event_loop::Host) with a machine. The loop's poller and the channels of its
+//! sockets ask the machine. The loop's clock stands where the simulation puts it. So the code of a
+//! service, and the code of its waits, is the code that ships.
+//!
+//! ```text
+//!   service ─ attempt ─▶ Access ─▶ Channel (net/simulated.rs) ─▶ Machine
+//!      │                                                           ▲
+//!      └─ wait ─▶ event loop ─▶ Poller ────────────────────────────┘
+//! ```
+//!
+//! A socket keeps a descriptor (of `/dev/null`), so that it stays what the rest of the runtime
+//! takes it for. The machine knows the socket by a number of its own. So nothing that it decides
+//! depends on numbers that the kernel gives out.
+
+use std::fmt::Debug;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::tcp_info::Closed;
+
+/// A socket of a machine. A number is never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketId(pub u64);
+
+/// The machine of a simulated host. No function waits: an attempt that would wait fails with
+/// `WouldBlock`, as a system call in non-blocking mode does.
+pub trait Machine: Debug + Send + Sync {
+    /// The time since 1970.
+    fn time_of_day(&self) -> Duration;
+
+    /// How long a helper thread would take for the next offloaded work, its queue included.
+    fn offload_time(&self) -> Duration;
+
+    /// A message to the operator of the host.
+    fn log(&self, message: &str);
+
+    /// The addresses of a host that is not an address itself: `NAME:PORT`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such host.
+    fn look_up(&self, host: &str) -> io::Result<Vec<SocketAddr>>;
+
+    /// A descriptor now names the socket.
+    fn opened(&self, descriptor: RawFd, socket: SocketId);
+
+    /// A descriptor names its socket no more. The last one closes it.
+    fn closed(&self, descriptor: RawFd);
+
+    /// socket(2), bind(2) and listen(2).
+    ///
+    /// # Errors
+    ///
+    /// Theirs.
+    fn listen(&self, address: SocketAddr, backlog: i32) -> io::Result<SocketId>;
+
+    /// Takes a connection out of the accept queue.
+    ///
+    /// # Errors
+    ///
+    /// Those of accept(2).
+    fn accept(&self, listener: SocketId) -> io::Result<SocketId>;
+
+    /// The number of connections in the accept queue.
+    fn queued(&self, listener: SocketId) -> usize;
+
+    /// socket(2), and the beginning of a connect(2).
+    ///
+    /// # Errors
+    ///
+    /// Theirs.
+    fn connect(&self, address: SocketAddr) -> io::Result<SocketId>;
+
+    /// The outcome of a connect(2).
+    ///
+    /// # Errors
+    ///
+    /// Its own, and `WouldBlock` while it is under way.
+    fn connected(&self, socket: SocketId) -> io::Result<()>;
+
+    /// recv(2).
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn receive(&self, socket: SocketId, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize>;
+
+    /// sendmsg(2).
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn send(&self, socket: SocketId, buffers: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// shutdown(2).
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn shut_down(&self, socket: SocketId, how: Shutdown) -> io::Result<()>;
+
+    /// Has the close reset the connection (`SO_LINGER` of zero).
+    fn break_off(&self, socket: SocketId);
+
+    /// Limits how long the peer may take nothing (`TCP_USER_TIMEOUT`).
+    fn set_taking_limit(&self, socket: SocketId, limit: Duration);
+
+    /// How the peer has ended the connection, if it has.
+    fn has_closed(&self, socket: SocketId) -> Option<Closed>;
+
+    /// Whether nothing has come that has not been received.
+    fn is_quiet(&self, socket: SocketId) -> bool;
+
+    /// The address of the socket, and of its peer if it has one.
+    fn addresses(&self, socket: SocketId) -> Option<(SocketAddr, Option<SocketAddr>)>;
+}

@@ -1,0 +1,163 @@
+//! The machine of a host, as the runtime sees it: its system calls and its poller.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use duality_poller::{Direction, Event, Poller, Token};
+use duality_runtime::machine::{Machine, SocketId};
+use duality_runtime::net::Closed;
+
+use crate::decisions::Kind;
+use crate::network::{Network, address_of};
+
+/// A network that the hosts of a simulation share.
+pub(crate) type SharedNetwork = Arc<Mutex<Network>>;
+
+pub(crate) fn lock(network: &Mutex<Network>) -> MutexGuard<'_, Network> {
+    network.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The longest that a helper thread takes, in nanoseconds.
+const OFFLOAD: u64 = 3_000_000;
+
+/// The machine and the poller of one host.
+#[derive(Clone)]
+pub(crate) struct HostMachine {
+    pub(crate) network: SharedNetwork,
+    pub(crate) host: usize,
+}
+
+impl fmt::Debug for HostMachine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("HostMachine").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl HostMachine {
+    fn network(&self) -> MutexGuard<'_, Network> {
+        lock(&self.network)
+    }
+}
+
+impl Machine for HostMachine {
+    fn time_of_day(&self) -> Duration {
+        Duration::from_nanos(self.network().time_of_day(self.host))
+    }
+
+    fn offload_time(&self) -> Duration {
+        Duration::from_nanos(self.network().draw(Kind::Offload, OFFLOAD))
+    }
+
+    fn log(&self, message: &str) {
+        self.network().tell(|net| format!("{} logs: {message}", net.name(self.host)));
+    }
+
+    fn look_up(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        let unknown = || {
+            let problem = format!("no simulated host is called {host:?}: write NAME:PORT");
+            io::Error::new(io::ErrorKind::NotFound, problem)
+        };
+        let (name, port) = host.rsplit_once(':').ok_or_else(unknown)?;
+        let number = self.network().host_named(name).ok_or_else(unknown)?;
+        let port = port.parse().map_err(|_| unknown())?;
+        Ok(vec![SocketAddr::new(address_of(number), port)])
+    }
+
+    fn opened(&self, descriptor: RawFd, socket: SocketId) {
+        self.network().opened(descriptor, socket.0);
+    }
+
+    fn closed(&self, descriptor: RawFd) {
+        self.network().closed(descriptor);
+    }
+
+    fn listen(&self, address: SocketAddr, backlog: i32) -> io::Result<SocketId> {
+        self.network().listen(self.host, address, backlog).map(SocketId)
+    }
+
+    fn accept(&self, listener: SocketId) -> io::Result<SocketId> {
+        self.network().accept(listener.0).map(SocketId)
+    }
+
+    fn queued(&self, listener: SocketId) -> usize {
+        self.network().queued(listener.0)
+    }
+
+    fn connect(&self, address: SocketAddr) -> io::Result<SocketId> {
+        self.network().connect(self.host, address).map(SocketId)
+    }
+
+    fn connected(&self, socket: SocketId) -> io::Result<()> {
+        self.network().connected(socket.0)
+    }
+
+    fn receive(&self, socket: SocketId, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+        let room = buffer.len();
+        self.network().receive(socket.0, room, |index, byte| {
+            buffer[index].write(byte);
+        })
+    }
+
+    fn send(&self, socket: SocketId, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        match buffers {
+            [bytes] => self.network().send(socket.0, bytes),
+            _ => {
+                let bytes: Vec<u8> =
+                    buffers.iter().flat_map(|bytes| bytes.iter().copied()).collect();
+                self.network().send(socket.0, &bytes)
+            }
+        }
+    }
+
+    fn shut_down(&self, socket: SocketId, how: Shutdown) -> io::Result<()> {
+        self.network().shut_down(socket.0, how)
+    }
+
+    fn break_off(&self, socket: SocketId) {
+        self.network().break_off(socket.0);
+    }
+
+    fn set_taking_limit(&self, socket: SocketId, limit: Duration) {
+        self.network().set_taking_limit(socket.0, limit);
+    }
+
+    fn has_closed(&self, socket: SocketId) -> Option<Closed> {
+        self.network().has_closed(socket.0)
+    }
+
+    fn is_quiet(&self, socket: SocketId) -> bool {
+        self.network().is_quiet(socket.0)
+    }
+
+    fn addresses(&self, socket: SocketId) -> Option<(SocketAddr, Option<SocketAddr>)> {
+        self.network().addresses(socket.0)
+    }
+}
+
+impl Poller for HostMachine {
+    fn arm(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        direction: Direction,
+    ) -> io::Result<()> {
+        self.network().arm(descriptor.as_raw_fd(), token, direction);
+        Ok(())
+    }
+
+    fn forget(&mut self, _descriptor: BorrowedFd<'_>, token: Token) {
+        self.network().forget(self.host, token);
+    }
+
+    /// Never sleeps: the driver moves the time.
+    fn wait(&mut self, _timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        events.clear();
+        self.network().events(self.host, events);
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! The system calls of a host on its sockets.
+
+use std::cmp::Reverse;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::RawFd;
+
+use duality_runtime::net::Closed;
+
+use super::connection::Packet;
+use super::{File, Listener, Network, SocketKind, address_of, refused};
+use crate::decisions::Kind;
+use crate::faults::nanoseconds;
+
+/// What accept(2) may fail with, though a connection waits. The last one takes the connection.
+const ACCEPT: [i32; 5] =
+    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ECONNABORTED];
+/// What socket(2) and connect(2) may fail with.
+const CONNECT: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::EADDRNOTAVAIL];
+
+impl Network {
+    /// Whether the kernel refuses the next call, and how.
+    fn refusal(&mut self, host: usize, call: &str, errors: &[i32]) -> Option<i32> {
+        if !self.happens(Kind::Refusal, self.profile.refusal) {
+            return None;
+        }
+        let error = errors[self.draw(Kind::Refusal, errors.len() as u64) as usize];
+        self.counts.refusals += 1;
+        self.tell(|net| format!("! {call} of {} fails: {}", net.name(host), refused(error)));
+        Some(error)
+    }
+
+    fn interrupt(&mut self) -> io::Result<()> {
+        if self.happens(Kind::Interrupt, self.profile.interrupt) {
+            self.counts.interrupts += 1;
+            return Err(refused(libc::EINTR));
+        }
+        Ok(())
+    }
+
+    fn has_file_left(&self, host: usize) -> io::Result<()> {
+        match self.hosts[host].files < self.hosts[host].most_files {
+            true => Ok(()),
+            false => Err(refused(libc::EMFILE)),
+        }
+    }
+
+    pub(crate) fn opened(&mut self, descriptor: RawFd, number: u64) {
+        let Some(socket) = self.sockets.get_mut(&number) else { return };
+        socket.files.push(File { descriptor, armed: [None; 2] });
+        self.hosts[socket.host].files += 1;
+        self.files.insert(descriptor, number);
+    }
+
+    pub(crate) fn closed(&mut self, descriptor: RawFd) {
+        let Some(number) = self.files.remove(&descriptor) else { return };
+        let Some(socket) = self.sockets.get_mut(&number) else { return };
+        socket.files.retain(|file| file.descriptor != descriptor);
+        let (host, is_last) = (socket.host, socket.files.is_empty());
+        self.hosts[host].files = self.hosts[host].files.saturating_sub(1);
+        if !is_last {
+            return;
+        }
+        match &mut socket.kind {
+            SocketKind::Connection(_) => self.close_connection(number),
+            SocketKind::Listener(listener) => {
+                let queue = std::mem::take(&mut listener.queue);
+                self.lose(number);
+                for waiting in queue {
+                    let Some(end) = self.connection(waiting) else { continue };
+                    let peer = end.peer;
+                    self.send_packet(peer, Packet::Reset);
+                    self.lose(waiting);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn listen(
+        &mut self,
+        host: usize,
+        address: SocketAddr,
+        backlog: i32,
+    ) -> io::Result<u64> {
+        let ip = match address.ip() {
+            ip if ip.is_unspecified() || ip.is_loopback() => address_of(host),
+            ip => ip,
+        };
+        if ip != address_of(host) {
+            return Err(refused(libc::EADDRNOTAVAIL));
+        }
+        self.has_file_left(host)?;
+        let port = match address.port() {
+            0 => self.take_port(host),
+            port => port,
+        };
+        let address = SocketAddr::new(ip, port);
+        if self.listeners.contains_key(&address) {
+            return Err(refused(libc::EADDRINUSE));
+        }
+        let backlog = usize::try_from(backlog).unwrap_or(0).max(1);
+        let listener = Listener { address, backlog, queue: Default::default() };
+        let number = self.insert(host, SocketKind::Listener(listener));
+        self.listeners.insert(address, number);
+        self.tell(|net| format!("{} listens at port {port}", net.name(host)));
+        Ok(number)
+    }
+
+    pub(crate) fn accept(&mut self, number: u64) -> io::Result<u64> {
+        let host = self.sockets.get(&number).ok_or_else(|| refused(libc::EBADF))?.host;
+        self.interrupt()?;
+        let listener = self.listener_mut(number).ok_or_else(|| refused(libc::EINVAL))?;
+        if listener.queue.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.has_file_left(host)?;
+        let refusal = self.refusal(host, "accept", &ACCEPT);
+        match refusal {
+            Some(libc::ECONNABORTED) => {
+                let aborted =
+                    self.listener_mut(number).and_then(|listener| listener.queue.pop_front());
+                let Some(aborted) = aborted else { return Err(io::ErrorKind::WouldBlock.into()) };
+                if let Some(end) = self.connection(aborted) {
+                    let peer = end.peer;
+                    self.send_packet(peer, Packet::Reset);
+                }
+                self.lose(aborted);
+                Err(refused(libc::ECONNABORTED))
+            }
+            Some(error) => Err(refused(error)),
+            None => {
+                let listener = self.listener_mut(number).ok_or_else(|| refused(libc::EINVAL))?;
+                listener.queue.pop_front().ok_or_else(|| io::ErrorKind::WouldBlock.into())
+            }
+        }
+    }
+
+    pub(crate) fn queued(&self, number: u64) -> usize {
+        match self.sockets.get(&number).map(|socket| &socket.kind) {
+            Some(SocketKind::Listener(listener)) => listener.queue.len(),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn connect(&mut self, host: usize, address: SocketAddr) -> io::Result<u64> {
+        self.has_file_left(host)?;
+        if let Some(error) = self.refusal(host, "connect", &CONNECT) {
+            return Err(refused(error));
+        }
+        let ip = if address.ip().is_loopback() { address_of(host) } else { address.ip() };
+        let to = (0..self.hosts.len()).find(|host| address_of(*host) == ip);
+        let to = to.ok_or_else(|| refused(libc::EHOSTUNREACH))?;
+        let local = SocketAddr::new(address_of(host), self.take_port(host));
+        Ok(self.begin(host, local, to, SocketAddr::new(ip, address.port())))
+    }
+
+    pub(crate) fn connected(&mut self, number: u64) -> io::Result<()> {
+        let end = self.connection_mut(number).ok_or_else(|| refused(libc::ECONNRESET))?;
+        match end.error.take() {
+            Some(error) => Err(refused(error)),
+            None if end.is_open || end.is_broken => Ok(()),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// How many of `most` bytes a call moves.
+    fn moved(&mut self, most: usize) -> usize {
+        if most > 1 && self.happens(Kind::ShortMove, self.profile.short) {
+            self.counts.short += 1;
+            // The whole is the tame choice, one byte the wildest.
+            return most - self.draw(Kind::Bytes, most as u64) as usize;
+        }
+        most
+    }
+
+    /// Receives into `buffer`, which takes each byte.
+    pub(crate) fn receive(
+        &mut self,
+        number: u64,
+        room: usize,
+        mut take: impl FnMut(usize, u8),
+    ) -> io::Result<usize> {
+        self.interrupt()?;
+        let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
+        if end.received.is_empty() || room == 0 {
+            return match end.error.take() {
+                Some(error) => Err(refused(error)),
+                None if end.has_ended || end.is_broken || end.reads_no_more || room == 0 => Ok(0),
+                None => Err(io::ErrorKind::WouldBlock.into()),
+            };
+        }
+        let most = room.min(end.received.len());
+        let count = self.moved(most);
+        let host = self.sockets.get(&number).map_or(0, |socket| socket.host);
+        if count < most {
+            self.tell(|net| format!("! {} reads {count} of {most} bytes", net.name(host)));
+        }
+        let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
+        end.received.drain(..count).enumerate().for_each(|(index, byte)| take(index, byte));
+        let peer = end.peer;
+        self.send_packet(peer, Packet::Taken(count));
+        Ok(count)
+    }
+
+    pub(crate) fn send(&mut self, number: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.interrupt()?;
+        let (window, now) = (self.profile.window, self.now);
+        let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
+        if let Some(error) = end.error.take() {
+            return Err(refused(error));
+        }
+        if end.has_sent_end || end.is_broken {
+            return Err(refused(libc::EPIPE));
+        }
+        let room = window.saturating_sub(end.outstanding);
+        let most = bytes.len().min(room);
+        if most == 0 && !bytes.is_empty() {
+            if let Some(limit) = end.taking_limit {
+                let at = (end.outstanding_since + limit).max(now);
+                self.looks.push(Reverse((at, number)));
+            }
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = self.moved(most);
+        let host = self.sockets.get(&number).map_or(0, |socket| socket.host);
+        if count < bytes.len() {
+            let all = bytes.len();
+            self.tell(|net| format!("! {} writes {count} of {all} bytes", net.name(host)));
+        }
+        let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
+        if end.outstanding == 0 {
+            end.outstanding_since = now;
+        }
+        end.outstanding += count;
+        let peer = end.peer;
+        self.send_packet(peer, Packet::Data(bytes[..count].to_vec()));
+        if self.happens(Kind::Reset, self.profile.reset) {
+            self.reset(number);
+        }
+        Ok(count)
+    }
+
+    pub(crate) fn shut_down(&mut self, number: u64, how: Shutdown) -> io::Result<()> {
+        let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
+        if end.is_broken {
+            return Err(refused(libc::ENOTCONN));
+        }
+        let peer = end.peer;
+        if how != Shutdown::Write {
+            end.reads_no_more = true;
+        }
+        if how != Shutdown::Read && !std::mem::replace(&mut end.has_sent_end, true) {
+            self.send_packet(peer, Packet::End);
+        }
+        self.look(number);
+        Ok(())
+    }
+
+    pub(crate) fn break_off(&mut self, number: u64) {
+        if let Some(end) = self.connection_mut(number) {
+            end.breaks_off = true;
+        }
+    }
+
+    pub(crate) fn set_taking_limit(&mut self, number: u64, limit: std::time::Duration) {
+        if let Some(end) = self.connection_mut(number) {
+            end.taking_limit = (!limit.is_zero()).then(|| nanoseconds(limit));
+        }
+    }
+
+    pub(crate) fn has_closed(&self, number: u64) -> Option<Closed> {
+        match self.connection(number) {
+            None => Some(Closed::Both),
+            Some(end) if end.is_broken || (end.has_ended && end.has_sent_end) => Some(Closed::Both),
+            Some(end) => end.has_ended.then_some(Closed::Sending),
+        }
+    }
+
+    pub(crate) fn is_quiet(&self, number: u64) -> bool {
+        self.connection(number).is_some_and(|end| !end.has_input())
+    }
+
+    pub(crate) fn addresses(&self, number: u64) -> Option<(SocketAddr, Option<SocketAddr>)> {
+        match &self.sockets.get(&number)?.kind {
+            SocketKind::Listener(listener) => Some((listener.address, None)),
+            SocketKind::Connection(end) => Some((end.local, Some(end.remote))),
+        }
+    }
+}

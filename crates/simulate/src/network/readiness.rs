@@ -1,0 +1,119 @@
+//! Which descriptors are ready, and what a host's loop is told of them.
+
+use std::os::fd::RawFd;
+
+use duality_poller::{Direction, Event, Token};
+
+use super::{File, Network, SocketKind};
+use crate::decisions::Kind;
+
+const BOTH: [Direction; 2] = [Direction::Read, Direction::Write];
+
+impl Network {
+    /// A loop waits for a direction of a descriptor. Descriptors that are no sockets of ours, such
+    /// as a loop's own, are not watched.
+    pub(crate) fn arm(&mut self, descriptor: RawFd, token: Token, direction: Direction) {
+        let Some(number) = self.files.get(&descriptor).copied() else { return };
+        let Some(file) = self.file_mut(number, descriptor) else { return };
+        if file.armed[direction as usize].is_none() {
+            file.armed[direction as usize] = Some((token, false));
+        }
+        self.look(number);
+    }
+
+    pub(crate) fn forget(&mut self, host: usize, token: Token) {
+        self.hosts[host].due.retain(|(due, ..)| *due != token);
+    }
+
+    fn file_mut(&mut self, number: u64, descriptor: RawFd) -> Option<&mut File> {
+        let files = &mut self.sockets.get_mut(&number)?.files;
+        files.iter_mut().find(|file| file.descriptor == descriptor)
+    }
+
+    fn is_ready(&self, number: u64, direction: Direction) -> bool {
+        match self.sockets.get(&number).map(|socket| &socket.kind) {
+            None => true,
+            Some(SocketKind::Listener(listener)) => !listener.queue.is_empty(),
+            Some(SocketKind::Connection(connection)) => match direction {
+                Direction::Read => connection.has_input(),
+                Direction::Write => connection.has_room(self.profile.window),
+            },
+        }
+    }
+
+    /// Something has changed at a socket: what waits for it has an event.
+    pub(super) fn look(&mut self, number: u64) {
+        let ready = BOTH.map(|direction| self.is_ready(number, direction));
+        let Some(socket) = self.sockets.get_mut(&number) else { return };
+        for file in &mut socket.files {
+            for direction in BOTH {
+                if let Some((token, is_due)) = &mut file.armed[direction as usize]
+                    && ready[direction as usize]
+                    && !std::mem::replace(is_due, true)
+                {
+                    let due = (*token, direction, file.descriptor);
+                    self.hosts[socket.host].due.push_back(due);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn has_events(&self, host: usize) -> bool {
+        !self.hosts[host].due.is_empty()
+    }
+
+    /// The events that a host's loop learns now: some of those that are due, in some order.
+    pub(crate) fn events(&mut self, host: usize, events: &mut Vec<Event>) {
+        let count = self.hosts[host].due.len();
+        for left in (1..=count).rev() {
+            let index = self.draw(Kind::EventOrder, left as u64) as usize;
+            // Late ones go to the end, behind those that are left.
+            let Some(due) = self.hosts[host].due.remove(index) else { break };
+            let is_last = left == 1 && events.is_empty();
+            if !is_last && self.happens(Kind::LateEvent, self.profile.late_event) {
+                self.counts.late_events += 1;
+                self.hosts[host].due.push_back(due);
+                continue;
+            }
+            let (token, direction, descriptor) = due;
+            self.disarm(descriptor, direction);
+            events.push(event(token, direction));
+        }
+        if self.happens(Kind::Spurious, self.profile.spurious) {
+            self.add_spurious(host, events);
+        }
+    }
+
+    fn add_spurious(&mut self, host: usize, events: &mut Vec<Event>) {
+        let own = self.sockets.values().filter(|socket| socket.host == host);
+        let waiting: Vec<(Token, Direction, RawFd)> = own
+            .flat_map(|socket| &socket.files)
+            .flat_map(|file| BOTH.map(|direction| (file, direction)))
+            .filter_map(|(file, direction)| {
+                let (token, is_due) = file.armed[direction as usize]?;
+                (!is_due).then_some((token, direction, file.descriptor))
+            })
+            .collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let index = self.draw(Kind::Spurious, waiting.len() as u64) as usize;
+        let (token, direction, descriptor) = waiting[index];
+        self.counts.spurious += 1;
+        self.tell(|net| format!("! {} wakes for nothing", net.name(host)));
+        self.disarm(descriptor, direction);
+        events.push(event(token, direction));
+    }
+
+    fn disarm(&mut self, descriptor: RawFd, direction: Direction) {
+        let Some(number) = self.files.get(&descriptor).copied() else { return };
+        if let Some(file) = self.file_mut(number, descriptor) {
+            file.armed[direction as usize] = None;
+        }
+    }
+}
+
+fn event(token: Token, direction: Direction) -> Event {
+    let is_read = direction == Direction::Read;
+    Event { token, readable: is_read, writable: !is_read, hangup: true }
+}

@@ -1,0 +1,340 @@
+//! Many seeds of one test: runs them, checks that each is determined, and tells a failure.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::decisions::first_difference;
+use crate::driver::{self, Outcome, Plan};
+use crate::faults::{Counts, Faults};
+use crate::net::{Ending, Net};
+use crate::outside;
+use crate::shared::{Task, Waits};
+use crate::shrink::{self, Shrunk};
+
+/// The seeds `range` of a test. See the [crate](crate) for an example.
+///
+/// The environment variable `DUALITY_SEED` has one seed run, and `DUALITY_SEEDS` so many.
+#[must_use = "call run"]
+pub fn seeds(range: Range<u64>) -> Seeds {
+    Seeds {
+        range,
+        plan: Plan {
+            seed: 0,
+            faults: Faults::ALL,
+            waits: Waits::Suspend,
+            limit: Duration::from_secs(24 * 3600),
+            turns: 2_000_000,
+            script: None,
+            keeps: false,
+            tells: None,
+        },
+        check: Check::Twice,
+        again: Arc::new(|seed| format!("DUALITY_SEED={seed}, with the same cargo test")),
+        is_shrunk: true,
+    }
+}
+
+/// How the determinism of a seed is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    Never,
+    /// A second run must take the same decisions and send the same bytes.
+    Twice,
+    /// So must a run with the other form of waiting.
+    BothWaits,
+}
+
+/// The seeds of a test, and how they are run.
+#[must_use = "call run"]
+pub struct Seeds {
+    range: Range<u64>,
+    plan: Plan,
+    check: Check,
+    again: Arc<dyn Fn(u64) -> String + Send + Sync>,
+    is_shrunk: bool,
+}
+
+impl fmt::Debug for Seeds {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Seeds").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+/// What came of seeds that all passed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// The number of seeds.
+    pub seeds: u64,
+    /// The virtual time of all simulations together, those of checks included.
+    pub time: Duration,
+    /// What happened, of one simulation for each seed.
+    pub counts: Counts,
+    /// All hashes in one, which is the same wherever the seeds are run.
+    pub hash: u64,
+}
+
+/// A seed that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// The virtual time of the failure.
+    pub time: Duration,
+    /// Why it failed, in one line.
+    pub why: String,
+    /// The failure made small.
+    pub shrunk: Option<Shrunk>,
+    again: String,
+}
+
+type Test = Arc<dyn Fn(Net) -> Task + Send + Sync>;
+
+impl Seeds {
+    /// Limits the virtual time of a seed (a day otherwise). A seed that reaches it fails.
+    pub fn lasting(mut self, limit: Duration) -> Self {
+        self.plan.limit = limit;
+        self
+    }
+
+    /// Limits the turns of a seed (two million otherwise). A seed that reaches them fails.
+    pub fn turns(mut self, most: u64) -> Self {
+        self.plan.turns = most;
+        self
+    }
+
+    /// Sets which faults seeds may have.
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.plan.faults = faults;
+        self
+    }
+
+    /// Sets how the tasks of [`Net::host`] wait.
+    pub fn waits(mut self, waits: Waits) -> Self {
+        self.plan.waits = waits;
+        self
+    }
+
+    /// Runs each seed once, without the check of determinism.
+    pub fn once(mut self) -> Self {
+        self.check = Check::Never;
+        self
+    }
+
+    /// Runs each seed with both forms of waiting, which must take the same decisions.
+    pub fn in_both_waits(mut self) -> Self {
+        self.check = Check::BothWaits;
+        self
+    }
+
+    /// Leaves a failing seed as it is.
+    pub fn unshrunk(mut self) -> Self {
+        self.is_shrunk = false;
+        self
+    }
+
+    /// Sets the line that a failure tells the user to type.
+    pub fn again(mut self, line: impl Fn(u64) -> String + Send + Sync + 'static) -> Self {
+        self.again = Arc::new(line);
+        self
+    }
+
+    /// Runs `test` with each seed.
+    ///
+    /// # Panics
+    ///
+    /// With the story of the first seed that fails. Also inside of a simulation, and if
+    /// `DUALITY_SEED` or `DUALITY_SEEDS` is no number.
+    pub fn run<F, T>(self, test: T) -> Tally
+    where
+        T: Fn(Net) -> F + Send + Sync + 'static,
+        F: Future<Output: Ending> + 'static,
+    {
+        self.try_run(test).unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// As [`run`](Self::run), with the failure as a value.
+    ///
+    /// # Errors
+    ///
+    /// The first seed that fails.
+    pub fn try_run<F, T>(mut self, test: T) -> Result<Tally, Box<Failure>>
+    where
+        T: Fn(Net) -> F + Send + Sync + 'static,
+        F: Future<Output: Ending> + 'static,
+    {
+        let test = Arc::new(test);
+        let test: Test = Arc::new(move |net| {
+            let test = test.clone();
+            Box::pin(async move { test(net).await.into_result() })
+        });
+        let inside = "a simulation inside another: run it from a thread that simulates nothing";
+        assert!(outside::elapsed().is_none(), "{inside}");
+        if let Some(seed) = number("DUALITY_SEED") {
+            self.range = seed..seed.saturating_add(1);
+        } else if let Some(count) = number("DUALITY_SEEDS") {
+            self.range.end = self.range.start.saturating_add(count);
+        }
+        let (tally, failed) = self.run_all(&test);
+        match failed {
+            None => Ok(tally),
+            Some((seed, bad)) => Err(Box::new(self.tell(seed, bad, &test))),
+        }
+    }
+
+    /// One seed, told: its lines, and its failure if it fails. `with_decisions`, each decision that
+    /// is not tame is a line too.
+    ///
+    /// # Errors
+    ///
+    /// The failure, as it is.
+    pub fn trace<F, T>(
+        &self,
+        seed: u64,
+        with_decisions: bool,
+        test: T,
+    ) -> (Vec<String>, Result<(), String>)
+    where
+        T: Fn(Net) -> F + Send + Sync + 'static,
+        F: Future<Output: Ending> + 'static,
+    {
+        let test = Arc::new(test);
+        let test: Test = Arc::new(move |net| {
+            let test = test.clone();
+            Box::pin(async move { test(net).await.into_result() })
+        });
+        let plan = Plan { seed, tells: Some(with_decisions), ..self.plan.clone() };
+        let outcome = simulate(&plan, &test);
+        (outcome.story, outcome.failure.map_or(Ok(()), Err))
+    }
+
+    fn run_all(&self, test: &Test) -> (Tally, Option<(u64, Bad)>) {
+        let next = AtomicU64::new(self.range.start);
+        let end = AtomicU64::new(self.range.end);
+        let found: Mutex<(Tally, Option<(u64, Bad)>)> = Mutex::default();
+        let workers = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= end.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        let outcome = self.run_one(seed, test);
+                        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                        match outcome {
+                            Ok(tally) => found.0.add(&tally),
+                            Err(bad) => {
+                                end.fetch_min(seed, Ordering::Relaxed);
+                                if found.1.as_ref().is_none_or(|(other, _)| seed < *other) {
+                                    found.1 = Some((seed, bad));
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        found.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run_one(&self, seed: u64, test: &Test) -> Result<Tally, Bad> {
+        let plan = Plan { seed, ..self.plan.clone() };
+        let outcome = simulate(&plan, test);
+        if let Some(why) = outcome.failure {
+            return Err(Bad::Fails { why, time: outcome.time });
+        }
+        let mut tally = Tally {
+            seeds: 1,
+            time: outcome.time,
+            counts: outcome.counts,
+            hash: outcome.hash.rotate_left((seed % 64) as u32),
+        };
+        let other = match self.check {
+            Check::Never => return Ok(tally),
+            Check::Twice => plan.clone(),
+            Check::BothWaits => Plan { waits: Waits::Park, ..plan.clone() },
+        };
+        let second = simulate(&other, test);
+        tally.time += second.time;
+        if second.hash == outcome.hash && second.failure.is_none() {
+            return Ok(tally);
+        }
+        // Again, with all decisions kept, to find the first difference.
+        let keep = |plan: &Plan| simulate(&Plan { keeps: true, ..plan.clone() }, test);
+        let (one, two) = (keep(&plan), keep(&other));
+        let runs = match self.check {
+            Check::BothWaits => "state machines and stacks take different decisions",
+            _ => "two runs of one seed differ: something outside of the simulation decides",
+        };
+        let first = first_difference(&one.kept, &two.kept);
+        let failure = two.failure.map_or(String::new(), |why| format!("; the second fails: {why}"));
+        Err(Bad::Differs { why: format!("{runs}; {first}{failure}"), time: one.time })
+    }
+
+    /// Makes a failure small, and tells it.
+    fn tell(&self, seed: u64, bad: Bad, test: &Test) -> Failure {
+        let again = (self.again)(seed);
+        match bad {
+            Bad::Differs { why, time } => Failure { seed, time, why, shrunk: None, again },
+            Bad::Fails { why, time } => {
+                let plan = Plan { seed, ..self.plan.clone() };
+                let run = |plan: &Plan| simulate(plan, test);
+                let shrunk = self.is_shrunk.then(|| shrink::shrink(&plan, &why, run));
+                Failure { seed, time, why, shrunk, again }
+            }
+        }
+    }
+}
+
+enum Bad {
+    Fails { why: String, time: Duration },
+    Differs { why: String, time: Duration },
+}
+
+/// The number in an environment variable.
+///
+/// # Panics
+///
+/// If it is none.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number of a seed")))
+}
+
+/// Runs a simulation on a kernel thread of its own: `std` numbers the hash maps of a thread.
+fn simulate(plan: &Plan, test: &Test) -> Outcome {
+    let (plan, test) = (plan.clone(), test.clone());
+    let simulation = thread::Builder::new().name("simulation".into()).stack_size(4 << 20);
+    let started = simulation.spawn(move || driver::run(&plan, move |net| test(net)));
+    let joined = started.expect("this machine has room for one more thread").join();
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.time += other.time;
+        self.counts.add(&other.counts);
+        // The order in which seeds end differs.
+        self.hash = self.hash.wrapping_add(other.hash);
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, time, why, shrunk, again } = self;
+        writeln!(formatter, "seed {seed} fails after {:.3} s: {why}", time.as_secs_f64())?;
+        if let Some(shrunk) = shrunk {
+            write!(formatter, "{shrunk}")?;
+        }
+        write!(formatter, "again: {again}")
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,148 @@
+//! chat: each line reaches each of the others once, in one order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use duality_services::Setup;
+
+use super::wire::{Wire, patiently};
+use super::{Client, Days, Simulation, Trouble, wrong};
+
+pub(super) const SIMULATION: Simulation = Simulation {
+    name: "chat",
+    checks: "each line reaches each of the others once, and all hear one order",
+    begin: |days| {
+        Box::pin(async move {
+            // One room: servers are joined by Redis alone.
+            let mut days = days;
+            days.size.servers = 1;
+            let servers = days.servers(&Setup::default());
+            let heard = Heard::default();
+            let of_clients = heard.clone();
+            days.pass(servers, move |days, number| Member::new(days, number, &of_clients)).await?;
+            heard.check()
+        })
+    },
+};
+
+/// What each session has heard, in its order.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
+
+impl Heard {
+    /// All sessions have heard the lines that they share in one order.
+    fn check(&self) -> Result<(), String> {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard: Vec<_> = heard.iter().collect();
+        for (index, (one, of_one)) in heard.iter().enumerate() {
+            let known: BTreeSet<&String> = of_one.iter().collect();
+            for (other, of_other) in &heard[index + 1..] {
+                let also: BTreeSet<&String> = of_other.iter().collect();
+                let in_both = |lines: &[String]| -> Vec<String> {
+                    let shared = |line: &&String| known.contains(line) && also.contains(line);
+                    lines.iter().filter(shared).cloned().collect()
+                };
+                if in_both(of_one) != in_both(of_other) {
+                    return Err(format!("{one} and {other} have heard different orders"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A client with the session of its last connection.
+struct Member {
+    days: Days,
+    number: usize,
+    sessions: usize,
+    heard: Heard,
+    session: Option<Session>,
+}
+
+struct Session {
+    wire: Wire,
+    tag: String,
+    /// The number that the server gave.
+    own: u64,
+    lines: usize,
+    /// The next line of each session that is heard.
+    next: BTreeMap<String, usize>,
+}
+
+impl Member {
+    fn new(days: Days, number: usize, heard: &Heard) -> Self {
+        Self { days, number, sessions: 0, heard: heard.clone(), session: None }
+    }
+
+    async fn join(&mut self) -> Result<Session, Trouble> {
+        self.sessions += 1;
+        let mut wire = Wire::connect(0).await?;
+        let greeting = patiently(wire.line()).await?;
+        if greeting == "* the server is full" {
+            return Err(Trouble::Broken(greeting));
+        }
+        let own = greeting.strip_prefix("* you are ").and_then(|number| number.parse().ok());
+        let Some(own) = own else { return wrong(format!("no greeting: {greeting:?}")) };
+        let tag = format!("s{}.{}", self.number, self.sessions);
+        Ok(Session { wire, tag, own, lines: 0, next: BTreeMap::new() })
+    }
+}
+
+impl Session {
+    /// Checks a line of another member.
+    fn hear(&mut self, line: &str, heard: &Heard) -> Result<(), Trouble> {
+        if line == "* too slow" {
+            return Err(Trouble::Broken(line.to_owned()));
+        }
+        let parts = line.split_once("> ").and_then(|(from, said)| {
+            let mut words = said.split(' ');
+            let (tag, number) = (words.next()?, words.next()?.parse::<usize>().ok()?);
+            Some((from.parse::<u64>().ok()?, tag.to_owned(), number, words.next()?))
+        });
+        let Some((from, tag, number, rest)) = parts else {
+            return wrong(format!("no line of a member: {line:?}"));
+        };
+        if from == self.own || tag == self.tag {
+            return wrong(format!("its own line: {line:?}"));
+        }
+        if rest != "x".repeat(number * 37 % 300) + "." {
+            return wrong(format!("a line that was not said so: {line:?}"));
+        }
+        let next = self.next.entry(tag.clone()).or_insert(number);
+        if number != *next {
+            return wrong(format!("line {number} of {tag} instead of line {next}"));
+        }
+        *next += 1;
+        let mut heard = heard.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.entry(self.tag.clone()).or_default().push(format!("{tag} {number}"));
+        Ok(())
+    }
+}
+
+impl Client for Member {
+    async fn request(&mut self) -> Result<(), Trouble> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.join().await?,
+        };
+        let number = session.lines;
+        session.lines += 1;
+        let line = format!("{} {number} {}.\n", session.tag, "x".repeat(number * 37 % 300));
+        patiently(session.wire.send(line.as_bytes())).await?;
+        // Listens for a while, to as many lines as come.
+        let end = duality_runtime::time::now() + self.days.net.draw_time(super::PATIENCE / 10);
+        loop {
+            let left = end.saturating_duration_since(duality_runtime::time::now());
+            match duality_runtime::time::timeout(left, session.wire.next_line()).await {
+                Err(_) => break,
+                Ok(line) => match line? {
+                    Some(line) => session.hear(&line, &self.heard)?,
+                    None => return Err(Trouble::Broken("the server closes".to_owned())),
+                },
+            }
+        }
+        self.session = Some(session);
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! A service of a user's own, of which only one exchange of bytes is known.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use duality_architectures::Served;
+
+use super::wire::{Kept, patiently};
+use super::{Client, Days, Size, Trouble, serve_as, wrong};
+use crate::Net;
+
+/// One simulation of a service that answers `request` by `reply`, byte for byte.
+///
+/// The service was made once, so what it keeps in memory survives a crash of its host.
+pub fn exchange(
+    served: Served,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+    size: Size,
+) -> impl Fn(Net) -> Pin<Box<dyn Future<Output = Result<(), String>>>> + Send + Sync + 'static {
+    let bytes = Arc::new((request, reply));
+    move |net| {
+        let (served, bytes) = (served.clone(), bytes.clone());
+        Box::pin(async move {
+            let days = Days::new(net, "", size);
+            let servers = (1..=size.servers)
+                .map(|number| {
+                    let served = served.clone();
+                    days.net.host(&format!("server{number}"), move || serve_as(served.clone()))
+                })
+                .collect();
+            let client = move |days: Days, number| Exchange {
+                kept: Kept::new(number % days.size.servers),
+                bytes: bytes.clone(),
+            };
+            days.pass(servers, client).await
+        })
+    }
+}
+
+struct Exchange {
+    kept: Kept,
+    bytes: Arc<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Client for Exchange {
+    async fn request(&mut self) -> Result<(), Trouble> {
+        let (request, reply) = &*self.bytes;
+        let mut wire = self.kept.take().await?;
+        patiently(wire.send(request)).await?;
+        if patiently(wire.exactly(reply.len())).await? != *reply {
+            return wrong("other bytes than those of the exchange");
+        }
+        if wire.has_rest() {
+            return wrong("more bytes than those of the exchange");
+        }
+        self.kept.keep(wire);
+        Ok(())
+    }
+}

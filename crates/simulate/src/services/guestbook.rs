@@ -1,0 +1,84 @@
+//! guestbook: a remark that was kept is on the page, and visitors are counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use duality_services::Setup;
+
+use super::http::reply;
+use super::wire::{Kept, patiently};
+use super::{Client, Days, Simulation, Trouble, wrong};
+
+pub(super) const SIMULATION: Simulation = Simulation {
+    name: "guestbook",
+    checks: "a remark that was kept is on the next page, also after crashes",
+    begin: |days| {
+        Box::pin(async move {
+            let path = days.directory()?.join("guestbook.sqlite");
+            let store = format!("sqlite:{}", path.display());
+            let location = store.parse().map_err(|error| format!("{store}: {error}"))?;
+            let setup = Setup { store: Some(location), ..Setup::default() };
+            let servers = days.servers(&setup);
+            let sent = Arc::default();
+            days.pass(servers, move |days, number| Guest::new(&days, number, &sent)).await
+        })
+    },
+};
+
+struct Guest {
+    number: usize,
+    remarks: usize,
+    kept: Kept,
+    /// The number of remarks that all have sent.
+    sent: Arc<AtomicUsize>,
+}
+
+/// The remarks that the page shows.
+const SHOWN: usize = 20;
+
+impl Guest {
+    fn new(days: &Days, number: usize, sent: &Arc<AtomicUsize>) -> Self {
+        let kept = Kept::new(number % days.size.servers);
+        Self { number, remarks: 0, kept, sent: sent.clone() }
+    }
+}
+
+impl Client for Guest {
+    async fn request(&mut self) -> Result<(), Trouble> {
+        let mut wire = self.kept.take().await?;
+        self.remarks += 1;
+        let before = self.sent.fetch_add(1, Ordering::Relaxed);
+        let remark = format!("r{}x{}z", self.number, self.remarks);
+        let form = format!("guest-name=Ann&guest-remarks={remark}");
+        let request = format!(
+            "POST /guestbook HTTP/1.1\r\nHost: server\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+            form.len()
+        );
+        patiently(wire.send(request.as_bytes())).await?;
+        let kept = reply(&mut wire).await?;
+        match kept.status {
+            303 => {}
+            503 => return Err(Trouble::Broken("the store is away".to_owned())),
+            status => return wrong(format!("the status {status} for a remark")),
+        }
+        if !kept.goes_on {
+            return Err(Trouble::Broken("the server closes".to_owned()));
+        }
+        let request = b"GET /guestbook HTTP/1.1\r\nHost: server\r\n\r\n";
+        patiently(wire.send(request)).await?;
+        let page = reply(&mut wire).await?;
+        if page.status == 503 {
+            return Err(Trouble::Broken("the store is away".to_owned()));
+        }
+        let text = String::from_utf8_lossy(&page.body);
+        // Meanwhile, others may have left more remarks than the page shows.
+        let is_recent = self.sent.load(Ordering::Relaxed) - before < SHOWN;
+        if page.status != 200 || (is_recent && !text.contains(&remark)) {
+            return wrong(format!("the page lacks {remark}, which was kept"));
+        }
+        if page.goes_on {
+            self.kept.keep(wire);
+        }
+        Ok(())
+    }
+}

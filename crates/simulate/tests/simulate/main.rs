@@ -1,0 +1,8 @@
+//! Tests of the simulated world: the services that ship with Duality, services with planted faults,
+//! and the world itself.
+
+use duality_outside as _;
+
+mod planted;
+mod services;
+mod world;
