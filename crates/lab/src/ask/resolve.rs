@@ -206,6 +206,7 @@ fn design(
         repeats: REPEATS,
         // The timing depends on the number of cells, see below.
         blocks: 0,
+        race: false,
         warm_up_seconds: 1.0,
         window_seconds: 1.0,
         seed: seed_of_the_moment(),

@@ -173,12 +173,15 @@ pub struct Evidence {
     pub blocks: usize,
     /// All blocks, whether they count or not.
     pub measured: usize,
-    /// Blocks that were dropped. The reason is steal, or a load generator without a processor when
-    /// the rate decides.
+    /// Blocks, or rounds of windows, that were dropped. The reason is an invalid load, a load
+    /// generator without a processor when the rate decides, or steal from windows in turn.
     pub dropped: usize,
     /// The dropped blocks in which the load generator waited.
     pub waited: usize,
-    /// Blocks that were measured in place of dropped ones, beyond the planned number.
+    /// Blocks that count with less than half of a weight, because the hypervisor took more than a
+    /// tenth of a processor.
+    pub lighter: usize,
+    /// Blocks beyond the planned number, measured because others are lighter or were dropped.
     pub again: usize,
     /// Sessions, each with fresh servers.
     pub sessions: usize,

@@ -312,9 +312,10 @@ impl<'a> Count<'a> {
                 }
             }
             Rounds::Blocks { kept, dropped, waited } => {
-                let all = || kept.iter().chain(dropped);
+                let all = || kept.iter().map(|one| one.block).chain(dropped.iter().copied());
                 let groups: BTreeSet<usize> = all().map(|block| block.group).collect();
-                let sessions: BTreeSet<usize> = kept.iter().map(|block| block.session).collect();
+                let sessions: BTreeSet<usize> =
+                    kept.iter().map(|one| one.block.session).collect();
                 let processors = || all().flat_map(|block| &block.disturbance.processors);
                 let worst = processors().max_by(|one, other| one.stolen.total_cmp(&other.stolen));
                 let (with_strangers, strangers) =
@@ -324,6 +325,7 @@ impl<'a> Count<'a> {
                     measured: all().count(),
                     dropped: dropped.len(),
                     waited: *waited,
+                    lighter: kept.iter().filter(|one| one.is_light()).count(),
                     again: all().count().saturating_sub(design.planned_blocks() * groups.len()),
                     sessions: sessions.len(),
                     groups: groups.len(),
