@@ -11,7 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use duality_lab::judge::blocks::{Fit, Observed};
-use duality_lab::judge::race::{Race, SHARE_OF_RACE, looks, sessions};
+use duality_lab::judge::race::{
+    BLOCKS_OF_A_SESSION, BLOCKS_OF_A_TOLD_SESSION, Race, SHARE_OF_RACE, looks, sessions,
+};
 use duality_lab::judge::verdict::FAMILY_ERROR;
 use duality_lab::random::SplitMix64;
 use duality_lab::record::{Block, results};
@@ -210,44 +212,66 @@ const WINDOW: f64 = 0.32;
 
 /// A load of three sessions or more, in `seconds`. With `races`, the subjects race.
 fn load(noise: &dyn Noise, effects: &[f64], seconds: f64, races: bool, seed: u64) -> Ended {
+    load_of(noise, effects, seconds, races.then_some(ALPHA), seed)
+}
+
+/// A load that has an error of `alpha` if it is a race, else one of [`ALPHA`].
+fn load_of(
+    noise: &dyn Noise,
+    effects: &[f64],
+    seconds: f64,
+    alpha: Option<f64>,
+    seed: u64,
+) -> Ended {
+    let (races, alpha) = (alpha.is_some(), alpha.unwrap_or(ALPHA));
     let mut dice = Dice(SplitMix64::new(seed));
     let count = effects.len();
-    let mut race = Race::new(count, count, SHARE_OF_RACE * ALPHA);
+    let mut race = Race::new(count, count, SHARE_OF_RACE * alpha);
     let mut blocks: Vec<Observed> = Vec::new();
     let (mut spent, mut session) = (0.0, 0);
-    while session < 3 || races && spent + WINDOW * 4.0 < seconds && !race.is_told() {
-        let goes_on = |race: &Race| race.out().iter().filter(|out| out.is_none()).count() as f64;
+    let many = |goes_on: &[bool]| goes_on.iter().filter(|goes_on| **goes_on).count() as f64;
+    loop {
+        let goes_on = race.goes_on(session);
+        let needs = many(&goes_on) * (WINDOW + 10.0 * SLICE);
+        if session >= 3 && (!races || race.is_told() || spent + needs > seconds) {
+            break;
+        }
         let process: Vec<f64> = (0..count).map(|_| noise.process(&mut dice)).collect();
-        let share = (seconds - spent) / (3.0 - session as f64).max(1.0);
-        let until = spent + share;
-        spent += WINDOW * goes_on(&race);
+        let until = spent + (seconds - spent) / (3.0 - session as f64).max(1.0);
+        spent += WINDOW * many(&goes_on);
         let begun = blocks.len();
         while spent < until || blocks.len() == begun {
-            if race.is_told() && blocks.len() >= begun + 5 {
+            let most = match (races, race.is_told()) {
+                (false, _) => 1000,
+                (true, false) => BLOCKS_OF_A_SESSION,
+                (true, true) => BLOCKS_OF_A_TOLD_SESSION,
+            };
+            if blocks.len() >= begun + most {
                 break;
             }
-            spent += 2.0 * SLICE * goes_on(&race);
+            let goes_on = race.goes_on(session);
+            spent += 2.0 * SLICE * many(&goes_on);
             let (weight, chance) = noise.block(&mut dice, count);
             let value = |place: usize| effects[place] + process[place] + chance[place];
-            let present = |place: &usize| race.out()[*place].is_none();
-            let values =
-                (0..count).map(|place| Some(place).filter(present).map(value)).collect();
+            let values = (0..count).map(|place| goes_on[place].then(|| value(place))).collect();
             blocks.push(Observed { session, values, weight });
-            if races && looks(blocks.len()).last() == Some(blocks.len()) {
-                if let Some(fit) = Fit::of(&blocks) {
-                    let sessions = sessions(blocks.iter().map(|block| block.session));
-                    race.look(&fit, blocks.len(), sessions, &|_| false);
-                }
+            if races
+                && looks(blocks.len()).last() == Some(blocks.len())
+                && let Some(fit) = Fit::of(&blocks)
+            {
+                let sessions = sessions(blocks.iter().map(|block| block.session));
+                race.look(&fit, blocks.len(), sessions, &|_| false);
             }
         }
         session += 1;
     }
-    let alpha = if races { (1.0 - SHARE_OF_RACE) * ALPHA } else { ALPHA };
+    let alpha = if races { (1.0 - SHARE_OF_RACE) * alpha } else { alpha };
     let mut out: Vec<bool> = race.out().iter().map(Option::is_some).collect();
     let since: Vec<Option<usize>> =
         race.out().iter().map(|out| out.map(|out| out.blocks)).collect();
     let fit = Fit::of(&blocks).unwrap();
-    let family = fit.family(count, alpha);
+    let racing = out.iter().filter(|out| !**out).count();
+    let family = fit.family(racing, alpha);
     let effect = |place: &usize| fit.effect(*place).unwrap();
     let here = (0..count).filter(|place| !out[*place]);
     let best = here.min_by(|one, other| effect(one).total_cmp(&effect(other))).unwrap();
@@ -377,16 +401,21 @@ fn a_race_sees_smaller_differences_than_even_shares_in_the_same_time() {
         assert!(told[1].iter().all(|ended| ended.seconds < SECONDS + 3.0));
         assert!(20 * wrong(&told[1]) <= told[1].len().max(20), "{name}");
     }
-    assert!(middle(ratios.clone()) < 0.8, "{ratios:?}");
+    println!("critical difference of a race / of even shares: {:.2}", middle(ratios.clone()));
+    assert!(middle(ratios.clone()) < 0.9, "{ratios:?}");
 }
 
 #[test]
 fn an_easy_question_is_answered_in_seconds() {
     for noise in recorded().iter().skip(1).step_by(2) {
-        for seed in 0..seeds().div_ceil(3) {
-            // Two architectures, one of them twice as slow, and the control.
-            let ended = load(noise, &[0.0, 0.7], 120.0, true, seed);
-            assert!(!ended.out[0] && ended.seconds < 15.0 || !ended.out[1], "{}", noise.name);
-        }
+        // Two architectures, one of them twice as slow, and the control.
+        let easy =
+            |seed| load_of(noise, &[0.0, 0.0, 0.7], 120.0, Some(FAMILY_ERROR), seed);
+        let ended: Vec<Ended> = (0..seeds()).map(easy).collect();
+        let since: Vec<f64> =
+            ended.iter().map(|ended| ended.since[2].map_or(999.0, |at| at as f64)).collect();
+        let right = ended.iter().filter(|one| one.out[2] && !one.out[0] && !one.out[1]).count();
+        println!("{:32} out after {} blocks; right {right}", noise.name, middle(since));
+        assert!(20 * right >= 18 * ended.len(), "{}", noise.name);
     }
 }

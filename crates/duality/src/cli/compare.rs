@@ -310,6 +310,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let out = arguments.out();
     let mut settings = arguments.settings();
     settings.service.clone_from(&arguments.subject);
+    settings.race.get_or_insert(true);
     let mut experiment = arguments.experiment(catalogue, settings)?;
     if arguments.check {
         return print(&explain::explain(&experiment));
@@ -431,6 +432,8 @@ pub(super) fn measure(
     clock: Clock<'_>,
 ) -> Result<Finished, Failure> {
     let stage = Stage::set(experiment).map_err(Failure::failed)?;
+    let told = lab::preflight(experiment, clock.interrupted(), &stage).map_err(Failure::failed)?;
+    told.into_iter().for_each(|line| log::tell(for_terminal(line, &io::stderr())));
     lab::compare(experiment, out, resume, clock, &stage)
         .map_err(|error| Failure::failed(error.to_string()))
 }

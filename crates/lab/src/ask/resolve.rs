@@ -168,6 +168,12 @@ pub fn experiment(
     }
     let Settings { warm_up, window, blocks, .. } = *settings;
     experiment.set_timing(Timing { warm_up, window, blocks, whole });
+    // Who says how much is measured gets so much, and the same again.
+    let is_fixed = settings.repeats.or(blocks).is_some() || window.is_some();
+    let can_race = experiment.design.blocks > 0
+        && experiment.replay.is_none()
+        && experiment.design.load_command.is_none();
+    experiment.design.race = can_race && !is_fixed && settings.race == Some(true);
     replay::check(&mut experiment)?;
     Ok(experiment)
 }

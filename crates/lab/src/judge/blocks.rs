@@ -243,13 +243,15 @@ impl Family<'_> {
     /// The critical difference of two subjects. Both subjects must have effects.
     pub fn critical(&self, one: usize, other: usize) -> f64 {
         let Fit { noisy, inverse, variance, .. } = self.fit;
+        let spread = inverse[one][one] + inverse[other][other] - 2.0 * inverse[one][other];
+        let pooled = self.errors * (variance * spread).sqrt();
         if (noisy[one] || noisy[other])
             && let Some(own) = self.fit.paired(one, other, self.alpha_of_one)
         {
-            return own;
+            // The differences within blocks do not show what differs between processes.
+            return own.max(pooled);
         }
-        let spread = inverse[one][one] + inverse[other][other] - 2.0 * inverse[one][other];
-        self.errors * (variance * spread).sqrt()
+        pooled
     }
 }
 

@@ -31,10 +31,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::judge::blocks::Fit;
 use crate::judge::pairs::{Fits, Pairs};
 use crate::judge::rounds::{Metric, Rounds, Sample};
-use crate::judge::verdict::{FAMILY_ERROR, FEWEST_SESSIONS, Question};
+use crate::judge::verdict::{FAMILY_ERROR, FEWEST_BLOCKS, FEWEST_SESSIONS, Question};
 
 /// The number of blocks at the first look.
 const FIRST_LOOK: usize = 3;
@@ -48,6 +51,14 @@ pub const MARGIN: f64 = 0.05;
 
 /// The critical difference at which a load has enough blocks for now. Other loads come first.
 const FINE: f64 = 0.10;
+
+/// The most blocks of a session. Processes differ, so a longer session of one process tells less
+/// than two sessions. If processes differ by a fifth of what blocks do, ten blocks tell most for
+/// the time of a session with its windows.
+pub const BLOCKS_OF_A_SESSION: usize = 10;
+
+/// The blocks of a session of a load that is told.
+pub const BLOCKS_OF_A_TOLD_SESSION: usize = FEWEST_BLOCKS.div_ceil(FEWEST_SESSIONS);
 
 /// The share of a load's error that the race has. The verdict at the end has the rest.
 pub const SHARE_OF_RACE: f64 = 0.5;
@@ -95,7 +106,7 @@ impl Compared for Fits {
 }
 
 /// When a subject went out, and how much worse it was.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Out {
     /// The number of blocks of the load at this look.
     pub blocks: usize,
@@ -155,13 +166,15 @@ impl Race {
             .min_by(|one, other| effect(one).partial_cmp(&effect(other)).expect("finite"));
         self.best = best;
         let Some(best) = best else { return };
+        // What is out is worse for sure, so the range is that of the others (a step-down test).
+        let racing = self.out.iter().filter(|out| out.is_none()).count();
         let least = if sessions < 2 { OF_A_PROCESS.ln_1p() } else { 0.0 };
         let (mut critical, mut spread): (f64, f64) = (0.0, 0.0);
         for place in (0..self.subjects).filter(|place| *place != best) {
             if self.out[place].is_some() || effect(&place).is_none() {
                 continue;
             }
-            let gap = compared.gap(place, best, self.subjects, alpha);
+            let gap = compared.gap(place, best, racing, alpha);
             let low = gap.behind - gap.critical;
             if gap.is_worse && low > least && !stays(place) {
                 let (behind, low) = (gap.behind.exp_m1(), low.exp_m1());
@@ -182,6 +195,22 @@ impl Race {
     /// The subjects that are out, and since when.
     pub fn out(&self) -> &[Option<Out>] {
         &self.out
+    }
+
+    /// Whether each subject has further blocks, after `sessions` sessions. The next best one goes
+    /// on beside a sole contender, until there are as many sessions as a verdict needs.
+    pub fn goes_on(&self, sessions: usize) -> Vec<bool> {
+        let mut goes_on: Vec<bool> = self.out.iter().map(Option::is_none).collect();
+        let candidates = &self.out[..self.candidates];
+        if candidates.iter().filter(|out| out.is_none()).count() == 1 && sessions < FEWEST_SESSIONS
+        {
+            let behind = |place: usize| self.out[place].map_or(f64::INFINITY, |out| out.behind);
+            let out = (0..self.candidates).filter(|place| self.out[*place].is_some());
+            if let Some(next) = out.min_by(|one, other| behind(*one).total_cmp(&behind(*other))) {
+                goes_on[next] = true;
+            }
+        }
+        goes_on
     }
 
     /// The largest critical difference among the contenders, as a share, at the last look. `None`
@@ -237,8 +266,10 @@ pub struct Lane {
     pub out: Vec<(String, Out)>,
     /// The number of blocks that count.
     pub blocks: usize,
-    /// The number of sessions with blocks.
+    /// The number of sessions that count. One that has just begun does not.
     pub sessions: usize,
+    /// The last session with a block.
+    pub last_session: Option<usize>,
     /// The largest critical difference among the contenders, as a share.
     pub critical: Option<f64>,
     /// Whether more blocks of the same processes change nothing.
@@ -271,6 +302,7 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
     let design = &heading.design;
     let rounds = || Rounds::of(records, concurrency);
     let (mut present, mut blocks, mut sessions) = (BTreeSet::new(), 0, 0);
+    let last_session = records.blocks_at(concurrency).iter().map(|block| block.session).max();
     if let Rounds::Blocks { kept, .. } = rounds() {
         blocks = kept.len();
         sessions = self::sessions(kept.iter().map(|one| one.block.session));
@@ -302,12 +334,16 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
     let out = subjects.iter().zip(race.out());
     let out: Vec<(String, Out)> =
         out.filter_map(|(name, out)| Some(((*name).to_owned(), (*out)?))).collect();
-    let goes_on = design.measured().filter(|name| out.iter().all(|(other, _)| other != name));
+    let rests = race.goes_on(sessions);
+    let rests: BTreeSet<&str> =
+        subjects.iter().zip(rests).filter(|(_, goes_on)| !goes_on).map(|(name, _)| *name).collect();
+    let goes_on = design.measured().filter(|name| !rests.contains(name));
     Lane {
         concurrency,
         goes_on: goes_on.map(str::to_owned).collect(),
         blocks,
         sessions,
+        last_session,
         critical: race.critical(),
         is_told: race.is_told(),
         wanted: race.wanted(),

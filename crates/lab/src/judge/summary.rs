@@ -70,6 +70,22 @@ pub struct Again {
 impl Summary {
     /// The summary of `records`, which may be fewer than the design has.
     pub fn of(heading: &Heading, records: &Records) -> Self {
+        let mut summary = Self::without_verdicts(heading, records);
+        let disqualified = summary.disqualified();
+        let question = Question { heading, records, disqualified: &disqualified };
+        summary.verdicts = verdict::verdicts(question);
+        summary
+    }
+
+    /// The subjects that cannot be chosen by the records so far, with their numbers of connections.
+    pub(crate) fn disqualified_by(
+        heading: &Heading,
+        records: &Records,
+    ) -> BTreeSet<(String, usize)> {
+        Self::without_verdicts(heading, records).disqualified()
+    }
+
+    fn without_verdicts(heading: &Heading, records: &Records) -> Self {
         let design = &heading.design;
         let cells = &records.cells;
         let mut latest: BTreeMap<(&str, usize, usize), &Outcome> = BTreeMap::new();
@@ -103,7 +119,7 @@ impl Summary {
             .map(|name| Again { architecture: design.original(name).to_owned(), rows: again });
         let yardsticks = design.subjects().filter(|name| design.is_yardstick(name));
         let looking_at_all = design.subjects().filter(|name| design.looks_at_all(name));
-        let mut summary = Summary {
+        Summary {
             service: design.service.clone(),
             subjects: design.subjects().map(str::to_owned).collect(),
             peers: design
@@ -126,11 +142,7 @@ impl Summary {
             rows,
             control,
             verdicts: Vec::new(),
-        };
-        let disqualified = summary.disqualified();
-        let question = Question { heading, records, disqualified: &disqualified };
-        summary.verdicts = verdict::verdicts(question);
-        summary
+        }
     }
 
     /// Each row with the faults that exclude its subject. The control is the same server as its

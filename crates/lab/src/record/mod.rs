@@ -82,10 +82,16 @@ impl Records {
 
     /// Whether every session has its part of a verdict at a number of connections: all cells, and
     /// blocks of each group. A session has fewer blocks than planned if its share of the time was
-    /// spent.
+    /// spent. In a race, later sessions have only the subjects that may still be the best.
     pub fn is_complete(&self, design: &Design, concurrency: usize) -> bool {
-        let cells = self.cells.iter().filter(|cell| cell.concurrency == concurrency).count();
+        let here = self.cells.iter().filter(|cell| cell.concurrency == concurrency);
         let blocks = self.blocks_at(concurrency);
+        if design.race && !blocks.is_empty() {
+            let of_first = here.filter(|cell| cell.repeat == 0).count();
+            let sessions: BTreeSet<usize> = blocks.iter().map(|block| block.session).collect();
+            return of_first >= design.measured().count() && sessions.len() >= design.repeats;
+        }
+        let cells = here.count();
         let groups: BTreeSet<usize> = blocks.iter().map(|block| block.group).collect();
         let measured: BTreeSet<(usize, usize)> =
             blocks.iter().map(|block| (block.session, block.group)).collect();

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::format::Counted;
 use crate::judge::alternatives::Alternative;
 use crate::judge::network::Network;
+use crate::judge::race::Out;
 use crate::judge::rounds::Metric;
 
 /// The verdict at a number of connections.
@@ -164,6 +165,9 @@ pub struct Standing {
     /// Whether the subject is level only because work has moved between the server and the load
     /// generator. A large difference of the load generator's own time shows such a move.
     pub work_moved: bool,
+    /// When the subject left the race, and how much worse it was then. `None` if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<Out>,
 }
 
 /// The evidence of a verdict.

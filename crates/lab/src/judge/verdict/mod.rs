@@ -34,6 +34,7 @@ use crate::judge::alternatives::Alternative;
 use crate::judge::blocks::Fit;
 use crate::judge::network::Network;
 use crate::judge::pairs::{Fits, Pair, Pairs};
+use crate::judge::race::{self, Lane, Out};
 use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
 use crate::record::{Disturbance, Heading, Measured, Outcome, Processor, Records};
@@ -90,6 +91,8 @@ struct Count<'a> {
     metric: Metric,
     /// The observations, and the dropped ones.
     rounds: Rounds<'a>,
+    /// The race, if the experiment was one.
+    lane: Option<Lane>,
 }
 
 impl<'a> Count<'a> {
@@ -113,7 +116,8 @@ impl<'a> Count<'a> {
         let network = Network::of(question.records, concurrency, &subjects[..candidates]);
         let metric = rounds.metric(question.heading, &subjects[..candidates], network.is_some());
         let rounds = rounds.without_waits(metric);
-        Self { question, concurrency, subjects, candidates, network, metric, rounds }
+        let lane = design.race.then(|| race::lane(question, concurrency));
+        Self { question, concurrency, subjects, candidates, network, metric, rounds, lane }
     }
 
     fn verdict(&self) -> Verdict {
@@ -151,7 +155,14 @@ impl<'a> Count<'a> {
 
     /// The share of the family error that this number of connections has.
     fn alpha(&self) -> f64 {
-        FAMILY_ERROR / self.question.heading.design.concurrency.len().max(1) as f64
+        let whole = FAMILY_ERROR / self.question.heading.design.concurrency.len().max(1) as f64;
+        // The looks of a race have the rest.
+        if self.lane.is_some() { (1.0 - race::SHARE_OF_RACE) * whole } else { whole }
+    }
+
+    /// When a subject left the race, and why. `None` if it did not.
+    fn out(&self, place: usize) -> Option<Out> {
+        self.lane.as_ref()?.out(self.subjects[place]).copied()
     }
 
     /// Fits the logarithms of a figure of which larger values are worse.
@@ -167,12 +178,15 @@ impl<'a> Count<'a> {
             places.sort_by(|one, other| effect(one).partial_cmp(&effect(other)).expect("finite"));
             places
         };
-        let ranked = usable(0..self.candidates);
+        let mut ranked = usable(0..self.candidates);
+        // What left the race is worse for sure, whatever the few blocks of it say now.
+        ranked.sort_by_key(|place| self.out(*place).is_some());
+        let racing = ranked.iter().filter(|place| self.out(**place).is_none()).count();
         let Some(&best) = ranked.first() else { return };
-        let all = Pairs::new(fits, Fit::family, ranked.len(), self.alpha());
+        let all = Pairs::new(fits, Fit::family, racing, self.alpha());
         let standing = |place: usize| {
             let pair = all.pair(place, best);
-            (pair.critical, self.standing(place, pair))
+            (pair.critical, self.standing(place, best, pair))
         };
         verdict.alternatives = self.alternatives(fits, &ranked);
         let ranked: Vec<(f64, Standing)> = ranked.into_iter().map(standing).collect();
@@ -219,27 +233,38 @@ impl<'a> Count<'a> {
         others.into_iter().map(alternative).collect()
     }
 
-    fn standing(&self, place: usize, pair: Pair) -> Standing {
+    fn standing(&self, place: usize, best: usize, pair: Pair) -> Standing {
         let Pair { behind, critical, level, work_moved } = pair;
         let subject = self.subjects[place];
         let mean = |figure: Figure| self.rounds.mean(subject, self.metric, figure);
+        let out = self.out(place);
+        // A subject may lack some blocks. The fit knows what it would have had in them.
+        let figure = self.metric.figure();
+        let value =
+            self.rounds.mean(self.subjects[best], self.metric, figure) * behind.exp();
+        let server_cpu_us = match self.metric {
+            Metric::ServerCpu => value,
+            Metric::Rate | Metric::Latency(_) => mean(|sample| sample.server_cpu_us),
+        };
+        let low = out.map_or(f64::NEG_INFINITY, |out| out.low).max((behind - critical).exp_m1());
         let rates =
             self.rounds.logarithms(subject, self.metric, |sample| sample.requests_per_second);
         let rate = Rate::of(&rates);
         Standing {
             subject: subject.to_owned(),
-            value: self.metric.told(mean(self.metric.figure())),
+            value: self.metric.told(value),
             behind: behind.exp_m1(),
-            low: (behind - critical).exp_m1(),
-            high: (behind + critical).exp_m1(),
-            level,
-            server_cpu_us: mean(|sample| sample.server_cpu_us),
+            low,
+            high: (behind + critical).exp_m1().max(low),
+            level: level && out.is_none(),
+            server_cpu_us,
             client_cpu_us: mean(|sample| sample.client_cpu_us),
             rate: rate.value,
             rate_low: rate.low,
             rate_high: rate.high,
             at_least: self.rounds.client_was_limit(subject),
-            work_moved,
+            work_moved: work_moved && out.is_none(),
+            out,
         }
     }
 
