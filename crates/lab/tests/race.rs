@@ -257,7 +257,7 @@ fn load_of(
             blocks.push(Observed { session, values, weight });
             if races
                 && looks(blocks.len()).last() == Some(blocks.len())
-                && let Some(fit) = Fit::of(&blocks)
+                && let Some(fit) = Fit::of(&blocks).map(Fit::careful)
             {
                 let sessions = sessions(blocks.iter().map(|block| block.session));
                 race.look(&fit, blocks.len(), sessions, &|_| false);
@@ -270,6 +270,7 @@ fn load_of(
     let since: Vec<Option<usize>> =
         race.out().iter().map(|out| out.map(|out| out.blocks)).collect();
     let fit = Fit::of(&blocks).unwrap();
+    let fit = if races { fit.careful() } else { fit };
     let racing = out.iter().filter(|out| !**out).count();
     let family = fit.family(racing, alpha);
     let effect = |place: &usize| fit.effect(*place).unwrap();

@@ -324,7 +324,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let finished = measure(&experiment, &out, arguments.resume, clock)?;
     let shown =
         Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref(), asked: "" };
-    tell(&finished, &out, shown)?;
+    let is_answered = tell(&finished, &out, shown)?.summary.is_answered();
     if finished.complete {
         return something_measured(&finished);
     }
@@ -334,13 +334,18 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         _ if blocks.len() == 1 => ", and 1 block".to_owned(),
         _ => format!(", and {} blocks", blocks.len()),
     };
-    Err(Failure::failed(format!(
+    let told = format!(
         "{} after {} of {} cells{blocks}: go on with `{}`",
         if finished.out_of_time { "the budget was spent" } else { "interrupted" },
         cells.len(),
         experiment.cells(),
         command_to_resume(&experiment.command, &out),
-    )))
+    );
+    if is_answered {
+        log::tell(format_args!("{told}"));
+        return Ok(());
+    }
+    Err(Failure::failed(told))
 }
 
 /// The command line that continues `out`, quoted for a shell. The command line is the given one

@@ -21,6 +21,10 @@ const OWN_NOISE: f64 = 2.0;
 /// be too small without them.
 const FEWEST_FOR_OWN_NOISE: usize = 10;
 
+/// With so many degrees of freedom, the mean square between sessions shows whether processes
+/// differ.
+const ENOUGH_BETWEEN: usize = 12;
+
 /// The values of one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
@@ -47,6 +51,8 @@ pub struct Fit {
     /// The mean square that effects are tested against, and its degrees of freedom.
     variance: f64,
     freedom: usize,
+    /// The degrees of freedom of the mean square between sessions. 0 with one session.
+    between: usize,
     /// Subjects with noise of their own.
     noisy: Vec<bool>,
     blocks: Vec<Observed>,
@@ -75,12 +81,23 @@ impl Fit {
             inverse,
             variance: 0.0,
             freedom: 0,
+            between: 0,
             noisy: vec![false; count],
             blocks,
         };
         fit.find_noisy(&members);
         fit.find_variance(&members)?;
         Some(fit)
+    }
+
+    /// The fit with no more degrees of freedom than few sessions of few subjects have. Their mean
+    /// square may be small by chance, and so hide that processes differ.
+    #[must_use]
+    pub fn careful(mut self) -> Self {
+        if (1..ENOUGH_BETWEEN).contains(&self.between) {
+            self.freedom = self.freedom.min(self.between);
+        }
+        self
     }
 
     /// The effect of a subject. `None` if the subject cannot be compared.
@@ -203,6 +220,7 @@ impl Fit {
         // A subject that is out of a race is in the first sessions only.
         let freedom = cells.len().saturating_sub(sessions.len() + calm - 1);
         let repeated = cells.values().any(|(.., count)| *count > 1);
+        self.between = if repeated && sessions.len() > 1 { freedom } else { 0 };
         if freedom > 0 && repeated {
             let squares: f64 = cells.values().map(|(sum, weight, _)| sum * sum / weight).sum();
             let between = squares / freedom as f64;
@@ -425,6 +443,17 @@ mod tests {
         assert!(
             biased.family(5, 0.025).critical(0, 1) > 5.0 * calm.family(5, 0.025).critical(0, 1)
         );
+    }
+
+    #[test]
+    fn few_sessions_of_few_subjects_have_few_degrees_of_freedom() {
+        let mut random = SplitMix64::new(7);
+        let few = Fit::of(&blocks(&mut random, &[0.0; 2], 10, 0.1)).unwrap();
+        let critical = |fit: &Fit| fit.family(2, 0.01).critical(0, 1);
+        // Three sessions of two subjects: two degrees of freedom.
+        assert!(critical(&few.clone().careful()) > 2.0 * critical(&few));
+        let many = Fit::of(&blocks(&mut random, &[0.0; 10], 10, 0.1)).unwrap();
+        assert!((critical(&many.clone().careful()) - critical(&many)).abs() < 1e-9);
     }
 
     #[test]

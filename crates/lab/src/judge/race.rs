@@ -352,7 +352,7 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
 }
 
 fn fits(rounds: &Rounds<'_>, subjects: &[&str], metric: Metric) -> Option<Fits> {
-    let fit = |figure| Fit::of(&rounds.observed(subjects, metric, figure));
+    let fit = |figure| Fit::of(&rounds.observed(subjects, metric, figure)).map(Fit::careful);
     Some(Fits {
         metric,
         deciding: fit(metric.figure())?,

@@ -172,12 +172,13 @@ impl<'a> Rounds<'a> {
     }
 
     fn of_blocks(blocks: Vec<&'a Block>) -> Self {
-        let stolen = stolen_around(&blocks);
+        let around = stolen_around(&blocks);
         let (mut kept, mut dropped) = (Vec::new(), Vec::new());
-        for (block, stolen) in blocks.into_iter().zip(stolen) {
+        for (block, around) in blocks.into_iter().zip(around) {
             if block.invalid.is_some() {
                 dropped.push(block);
             } else {
+                let stolen = block.disturbance.stolen().max(around);
                 let weight = 1.0 / (1.0 + (stolen / MOST_STOLEN).powi(2));
                 kept.push(Weighted { block, weight, calm_only: false });
             }

@@ -32,7 +32,7 @@ pub struct Summary {
     pub counted: Counted,
     /// The planned number of measurements of each cell.
     pub repeats: usize,
-    /// The number of cells of the design.
+    /// The number of cells of the design. In a race, of those that it needs.
     pub planned: usize,
     /// The number of cells with a measurement or a reason.
     pub done: usize,
@@ -77,6 +77,12 @@ impl Summary {
         summary
     }
 
+    /// Whether each number of connections has its verdict, even if cells are missing.
+    pub fn is_answered(&self) -> bool {
+        let mut verdicts = self.verdicts.iter();
+        !self.verdicts.is_empty() && verdicts.all(Verdict::can_recommend)
+    }
+
     /// The subjects that cannot be chosen by the records so far, with their numbers of connections.
     pub(crate) fn disqualified_by(
         heading: &Heading,
@@ -117,6 +123,8 @@ impl Summary {
             .control
             .as_deref()
             .map(|name| Again { architecture: design.original(name).to_owned(), rows: again });
+        let missing =
+            design.concurrency.iter().map(|&concurrency| records.missing(design, concurrency));
         let yardsticks = design.subjects().filter(|name| design.is_yardstick(name));
         let looking_at_all = design.subjects().filter(|name| design.looks_at_all(name));
         Summary {
@@ -132,7 +140,10 @@ impl Summary {
             concurrency: design.concurrency.clone(),
             counted: design.counted(),
             repeats: design.repeats,
-            planned: design.cells(),
+            planned: match design.race {
+                false => design.cells(),
+                true => latest.len() + missing.sum::<usize>(),
+            },
             done: latest.len(),
             seed: design.seed,
             yardsticks: yardsticks.map(str::to_owned).collect(),

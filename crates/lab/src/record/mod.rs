@@ -80,6 +80,18 @@ impl Records {
         blocks
     }
 
+    /// The number of cells at a number of connections that have no outcome yet. What a race leaves
+    /// out is not missing.
+    pub fn missing(&self, design: &Design, concurrency: usize) -> usize {
+        if self.is_complete(design, concurrency) {
+            return 0;
+        }
+        let repeats = if design.race { 1 } else { design.repeats };
+        let all = design.measured().count().saturating_mul(repeats);
+        let here = self.cells.iter().filter(|cell| cell.concurrency == concurrency);
+        all.saturating_sub(here.filter(|cell| cell.repeat < repeats).count())
+    }
+
     /// Whether every session has its part of a verdict at a number of connections: all cells, and
     /// blocks of each group. A session has fewer blocks than planned if its share of the time was
     /// spent. In a race, later sessions have only the subjects that may still be the best.

@@ -148,7 +148,7 @@ fn is_empty(path: &Path) -> bool {
 }
 
 /// Whether an experiment of this design continues the one in `begun`. The continued experiment
-/// keeps the seed, timing, control and ways of the earlier run. The number of blocks is timing,
+/// keeps the seed, timing, control, race and ways of the earlier run. The number of blocks is timing,
 /// too: the available time decides it.
 fn continues(design: &Design, begun: &Design) -> bool {
     let resumed = Design {
@@ -156,6 +156,7 @@ fn continues(design: &Design, begun: &Design) -> bool {
         control: begun.control.clone(),
         ways: begun.ways.clone(),
         blocks: begun.blocks,
+        race: begun.race,
         warm_up_seconds: begun.warm_up_seconds,
         window_seconds: begun.window_seconds,
         ..design.clone()

@@ -126,7 +126,8 @@ pub enum Cause {
         /// The number of blocks that a verdict needs.
         needed: usize,
     },
-    /// More than half of the blocks were dropped.
+    /// More than half of the blocks were dropped, or most of them count less than half and small
+    /// differences would not have been seen.
     Disturbed,
     /// The A/A control differs from itself.
     Control,

@@ -167,7 +167,8 @@ impl<'a> Count<'a> {
 
     /// Fits the logarithms of a figure of which larger values are worse.
     fn fit(&self, figure: Figure) -> Option<Fit> {
-        Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure))
+        let fit = Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure));
+        if self.lane.is_some() { fit.map(Fit::careful) } else { fit }
     }
 
     /// The standings of all subjects, and the result of the control.
@@ -276,7 +277,10 @@ impl<'a> Count<'a> {
             [alone] => return Some(Cause::Alone { subject: alone.to_owned() }),
             _ => {}
         }
-        if !self.question.records.is_complete(&self.question.heading.design, self.concurrency) {
+        // What is sure so far is said, if each candidate has taken part in it.
+        if self.is_partial()
+            && (verdict.evidence.sessions < FEWEST_TO_TELL || self.lacks_somebody())
+        {
             return Some(Cause::Partial);
         }
         let all_are_compared = verdict.standings.len() == self.candidates;
@@ -285,6 +289,20 @@ impl<'a> Count<'a> {
             return Some(self.imprecise(verdict).unwrap_or(few));
         }
         verdict.control.as_ref().is_some_and(|control| !control.holds()).then_some(Cause::Control)
+    }
+
+    /// Whether the experiment is not complete.
+    fn is_partial(&self) -> bool {
+        !self.question.records.is_complete(&self.question.heading.design, self.concurrency)
+    }
+
+    /// Whether the records do not have any outcome of some subject yet.
+    fn lacks_somebody(&self) -> bool {
+        let cells = &self.question.records.cells;
+        let here = |name: &str| {
+            cells.iter().any(|cell| cell.concurrency == self.concurrency && cell.subject == name)
+        };
+        !self.question.heading.design.measured().all(here)
     }
 
     /// The reason why level subjects may differ by more than a reader would expect, if there is
@@ -296,13 +314,18 @@ impl<'a> Count<'a> {
             Metric::ServerCpu | Metric::Rate => COARSE,
         };
         let needed = needed(evidence);
+        if self.is_partial() {
+            return Some(Cause::Partial);
+        }
         if evidence.dropped > evidence.blocks {
             return Some(Cause::Disturbed);
         }
         if evidence.blocks < needed || evidence.sessions < FEWEST_SESSIONS {
             return Some(Cause::FewBlocks { needed });
         }
-        verdict.critical.is_none_or(|critical| critical > coarse).then_some(Cause::Coarse)
+        let mostly_disturbed = 2 * evidence.lighter > evidence.measured;
+        let cause = if mostly_disturbed { Cause::Disturbed } else { Cause::Coarse };
+        verdict.critical.is_none_or(|critical| critical > coarse).then_some(cause)
     }
 
     fn evidence(&self, fit: Option<&Fit>) -> Evidence {
