@@ -124,8 +124,7 @@ fn results_beneath(directory: &Path, found: &mut Vec<PathBuf>) {
 /// The mean logarithm of a subject's cost in a block.
 fn cost(block: &Block, subject: &str) -> Option<f64> {
     let own = block.slices.iter().filter(|one| one.subject == subject && one.requests > 0);
-    let costs: Vec<f64> =
-        own.map(|one| (one.server_cpu_us / one.requests as f64).ln()).collect();
+    let costs: Vec<f64> = own.map(|one| (one.server_cpu_us / one.requests as f64).ln()).collect();
     let mean = costs.iter().sum::<f64>() / costs.len() as f64;
     mean.is_finite().then_some(mean)
 }
@@ -349,9 +348,8 @@ fn of_ten_equals_none_wins_and_at_most_two_are_put_out() {
 
 /// Sixteen architectures as a default run has them: five within 5 %, some that are 10 to 60 %
 /// worse, and seven that take 1.8 to 5 times as long.
-const SIXTEEN: [f64; 16] = [
-    0.0, 0.02, 0.03, 0.05, 0.05, 0.10, 0.15, 0.25, 0.47, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.6,
-];
+const SIXTEEN: [f64; 16] =
+    [0.0, 0.02, 0.03, 0.05, 0.05, 0.10, 0.15, 0.25, 0.47, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.6];
 
 fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -369,7 +367,8 @@ fn a_race_sees_smaller_differences_than_even_shares_in_the_same_time() {
     for (name, noise) in all {
         let mut told = [const { Vec::new() }; 2];
         for (races, told) in [false, true].into_iter().zip(&mut told) {
-            let ended = (0..seeds().div_ceil(3)).map(|seed| load(noise, &SIXTEEN, SECONDS, races, seed));
+            let ended =
+                (0..seeds().div_ceil(3)).map(|seed| load(noise, &SIXTEEN, SECONDS, races, seed));
             told.extend(ended);
         }
         let critical = |one: &[Ended]| middle(one.iter().map(|ended| ended.critical).collect());
@@ -410,8 +409,7 @@ fn a_race_sees_smaller_differences_than_even_shares_in_the_same_time() {
 fn an_easy_question_is_answered_in_seconds() {
     for noise in recorded().iter().skip(1).step_by(2) {
         // Two architectures, one of them twice as slow, and the control.
-        let easy =
-            |seed| load_of(noise, &[0.0, 0.0, 0.7], 120.0, Some(FAMILY_ERROR), seed);
+        let easy = |seed| load_of(noise, &[0.0, 0.0, 0.7], 120.0, Some(FAMILY_ERROR), seed);
         let ended: Vec<Ended> = (0..seeds()).map(easy).collect();
         let since: Vec<f64> =
             ended.iter().map(|ended| ended.since[2].map_or(999.0, |at| at as f64)).collect();

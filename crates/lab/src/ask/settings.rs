@@ -243,7 +243,7 @@ settings! {
     "control" control: bool, Lab, values::any,
         "true or false", "true", "Whether an architecture is measured once more, to see what chance does";
     "race" race: bool, Lab, values::any,
-        "true or false", "true without a plan", "Whether what is worse for sure gets no more time; not with repeats, blocks or window";
+        "true or false", "false", "Whether what is worse for sure gets no more time; not with repeats, blocks or window";
     "load-command" load_command: Vec<String>, Lab, words_of_load,
         "list of texts", "none", "A command that makes the load in place of the load generator"
         => |words, experiment| experiment.design.load_command = Some(words.clone());

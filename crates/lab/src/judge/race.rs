@@ -181,13 +181,17 @@ impl Race {
                 self.out[place] = Some(Out { blocks, sessions, behind, low });
             } else if place < self.candidates {
                 critical = critical.max(gap.critical);
-                if !gap.is_worse {
+                if !(gap.is_worse && stays(place)) {
                     spread = spread.max(gap.behind + gap.critical);
                 }
             }
         }
         let contends = |place: usize| self.out[place].is_none() && effect(&place).is_some();
-        let is_sole = (0..self.candidates).filter(|place| contends(*place)).count() == 1;
+        let is_behind = |place: &usize| {
+            *place != best && stays(*place) && compared.gap(*place, best, racing, alpha).is_worse
+        };
+        let left = (0..self.candidates).filter(|place| contends(*place) && !is_behind(place));
+        let is_sole = left.count() == 1;
         self.critical = (!is_sole).then(|| critical.exp_m1());
         self.spread = Some(if is_sole { 0.0 } else { spread.exp_m1() });
     }
@@ -315,8 +319,7 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
     let candidates = subjects.len();
     subjects.extend(measured().filter(|name| !can_be_chosen(name)));
     let loads = design.concurrency.len().max(1) as f64;
-    let mut race =
-        Race::new(subjects.len(), candidates, SHARE_OF_RACE * FAMILY_ERROR / loads);
+    let mut race = Race::new(subjects.len(), candidates, SHARE_OF_RACE * FAMILY_ERROR / loads);
     // What runs today is compared with each candidate.
     let stays = |place: usize| heading.current() == Some(subjects[place]);
     for look in looks(blocks).filter(|_| design.race) {
@@ -359,4 +362,79 @@ fn fits(rounds: &Rounds<'_>, subjects: &[&str], metric: Metric) -> Option<Fits> 
         client: fit(|sample| sample.client_cpu_us),
         total: fit(Sample::total),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Subjects that lie at these logarithms, and differences that are sure beyond `critical`.
+    struct Sure<'a> {
+        effects: &'a [f64],
+        critical: f64,
+    }
+
+    impl Compared for Sure<'_> {
+        fn effect(&self, place: usize) -> Option<f64> {
+            Some(self.effects[place])
+        }
+
+        fn gap(&self, one: usize, other: usize, _count: usize, _alpha: f64) -> Gap {
+            let behind = self.effects[one] - self.effects[other];
+            Gap { behind, critical: self.critical, is_worse: behind > self.critical }
+        }
+    }
+
+    #[test]
+    fn looks_come_at_growing_numbers_of_blocks() {
+        assert_eq!(looks(30).collect::<Vec<_>>(), [3, 5, 8, 12, 18, 27]);
+        assert_eq!(looks(2).count(), 0);
+        assert_eq!((next_look(0), next_look(3), next_look(27)), (3, 5, 41));
+    }
+
+    #[test]
+    fn the_looks_share_one_error() {
+        use std::cell::RefCell;
+        struct Noted(RefCell<Vec<f64>>);
+        impl Compared for Noted {
+            fn effect(&self, place: usize) -> Option<f64> {
+                Some(place as f64)
+            }
+            fn gap(&self, _one: usize, _other: usize, _count: usize, alpha: f64) -> Gap {
+                self.0.borrow_mut().push(alpha);
+                Gap { behind: 0.0, critical: 1.0, is_worse: false }
+            }
+        }
+        let noted = Noted(RefCell::new(Vec::new()));
+        let mut race = Race::new(2, 2, 0.01);
+        (1..=1000).for_each(|look| race.look(&noted, look, 3, &|_| false));
+        let spent: f64 = noted.0.borrow().iter().sum();
+        assert!(spent < 0.01 && spent > 0.0099, "{spent}");
+    }
+
+    #[test]
+    fn a_session_that_has_just_begun_does_not_count() {
+        assert_eq!(sessions([0; 9].into_iter()), 1);
+        assert_eq!(sessions([0, 0, 0, 0, 0, 0, 1].into_iter()), 1);
+        assert_eq!(sessions([0, 0, 0, 0, 0, 0, 1, 1].into_iter()), 2);
+        assert_eq!(sessions([].into_iter()), 0);
+    }
+
+    #[test]
+    fn a_load_is_told_when_one_is_left_or_all_that_are_left_are_as_good() {
+        let look = |effects: &[f64], critical: f64, sessions: usize| {
+            let mut race = Race::new(effects.len(), effects.len(), 0.01);
+            race.look(&Sure { effects, critical }, 3, sessions, &|_| false);
+            race
+        };
+        let sole = look(&[0.0, 0.3], 0.1, 2);
+        assert!(sole.is_told() && sole.critical().is_none());
+        // One session may only show one process.
+        assert!(!look(&[0.0, 0.3], 0.1, 1).is_told());
+        assert!(look(&[0.0, 0.6], 0.1, 1).is_told());
+        assert!(look(&[0.0, 0.01], 0.03, 3).is_told());
+        let coarse = look(&[0.0, 0.01], 0.2, 3);
+        assert!(!coarse.is_told() && coarse.wanted() > 3.0);
+        assert!(!Race::new(2, 2, 0.01).is_told(), "nothing is told before a look");
+    }
 }

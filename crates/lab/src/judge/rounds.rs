@@ -334,7 +334,8 @@ impl<'a> Rounds<'a> {
     fn taken_from_servers(&self) -> f64 {
         let Rounds::Blocks { kept, .. } = self else { return 0.0 };
         let of_servers = |one: &Weighted<'_>| {
-            let processors = one.block.disturbance.processors.iter().filter(|cpu| cpu.is_of_servers);
+            let processors =
+                one.block.disturbance.processors.iter().filter(|cpu| cpu.is_of_servers);
             processors.map(|cpu| cpu.strangers + cpu.stolen).fold(0.0, f64::max)
         };
         let all: Vec<f64> = kept.iter().map(of_servers).collect();

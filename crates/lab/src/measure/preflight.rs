@@ -58,7 +58,8 @@ fn subjects(experiment: &Experiment) -> Vec<CellKey> {
             subject: name.to_owned(),
             concurrency,
         });
-        keys.filter(|key| experiment.why_unavailable(key).is_none()).min_by_key(|key| key.concurrency)
+        keys.filter(|key| experiment.why_unavailable(key).is_none())
+            .min_by_key(|key| key.concurrency)
     };
     names.into_iter().filter_map(key).collect()
 }
@@ -74,9 +75,8 @@ fn try_once(
     let mut server = stage.server(experiment, key, store.as_ref())?;
     let design = &experiment.design;
     // Other hosts and other commands make their loads themselves, and a recording is no one request.
-    let can_ask = design.topology.is_none()
-        && design.load_command.is_none()
-        && experiment.replay.is_none();
+    let can_ask =
+        design.topology.is_none() && design.load_command.is_none() && experiment.replay.is_none();
     if !can_ask {
         return Ok(None);
     }

@@ -26,12 +26,16 @@ use crate::record::{Cell, CellKey, Design, Heading, Records};
 pub(super) fn lane(journal: &Journal, concurrency: usize) -> Lane {
     let Journal { heading, records, .. } = journal;
     let here = Records {
-        cells: records.cells.iter().filter(|cell| cell.concurrency == concurrency).cloned().collect(),
+        cells: records
+            .cells
+            .iter()
+            .filter(|cell| cell.concurrency == concurrency)
+            .cloned()
+            .collect(),
         blocks: records.blocks_at(concurrency).into_iter().cloned().collect(),
     };
     let design = Design { concurrency: vec![concurrency], ..heading.design.clone() };
-    let disqualified =
-        Summary::disqualified_by(&Heading { design, ..heading.clone() }, &here);
+    let disqualified = Summary::disqualified_by(&Heading { design, ..heading.clone() }, &here);
     race::lane(Question { heading, records: &here, disqualified: &disqualified }, concurrency)
 }
 
@@ -67,11 +71,13 @@ pub(super) fn run(
         }
         match part {
             Part::InTurn(keys) => {
-                let mut window = |key: &CellKey| measure(experiment, key, clock.interrupted(), stage);
+                let mut window =
+                    |key: &CellKey| measure(experiment, key, clock.interrupted(), stage);
                 let done = results::done(&journal.records.cells);
                 let tell = |cell: Cell| journal.cell(cell);
                 let keys = keys.iter().filter(|key| !done.contains(key));
-                complete &= windows_in_turn(experiment, keys, &mut window, &|| clock.is_over(), tell)?;
+                complete &=
+                    windows_in_turn(experiment, keys, &mut window, &|| clock.is_over(), tell)?;
             }
             Part::Session(keys) => {
                 let seconds = |part: &Part| seconds(experiment, part, &lanes);
@@ -110,7 +116,9 @@ fn run_session(
 /// About how long a part takes, in seconds.
 fn seconds(experiment: &Experiment, part: &Part, lanes: &[Lane]) -> f64 {
     let keys = match part {
-        Part::InTurn(keys) => return keys.iter().map(|key| experiment.seconds_of_a_cell(key)).sum(),
+        Part::InTurn(keys) => {
+            return keys.iter().map(|key| experiment.seconds_of_a_cell(key)).sum();
+        }
         Part::Session(keys) => keys,
     };
     let lane = lanes.iter().find(|lane| part.load() == Some(lane.concurrency));

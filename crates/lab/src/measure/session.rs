@@ -286,9 +286,8 @@ impl<'a> Session<'a> {
                 Ended::Lost => lane = race::lane(journal, self.concurrency),
                 Ended::Interrupted => return Ok(false),
             }
-            let here = |block: &&Block| {
-                block.concurrency == self.concurrency && block.invalid.is_none()
-            };
+            let here =
+                |block: &&Block| block.concurrency == self.concurrency && block.invalid.is_none();
             if race::looks_at(journal.records.blocks.iter().filter(here).count()) {
                 let now = race::lane(journal, self.concurrency);
                 race::tell(&mut journal.display, &lane, &now);

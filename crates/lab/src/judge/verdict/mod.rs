@@ -241,8 +241,7 @@ impl<'a> Count<'a> {
         let out = self.out(place);
         // A subject may lack some blocks. The fit knows what it would have had in them.
         let figure = self.metric.figure();
-        let value =
-            self.rounds.mean(self.subjects[best], self.metric, figure) * behind.exp();
+        let value = self.rounds.mean(self.subjects[best], self.metric, figure) * behind.exp();
         let server_cpu_us = match self.metric {
             Metric::ServerCpu => value,
             Metric::Rate | Metric::Latency(_) => mean(|sample| sample.server_cpu_us),
@@ -362,8 +361,7 @@ impl<'a> Count<'a> {
             Rounds::Blocks { kept, dropped, waited } => {
                 let all = || kept.iter().map(|one| one.block).chain(dropped.iter().copied());
                 let groups: BTreeSet<usize> = all().map(|block| block.group).collect();
-                let sessions: BTreeSet<usize> =
-                    kept.iter().map(|one| one.block.session).collect();
+                let sessions: BTreeSet<usize> = kept.iter().map(|one| one.block.session).collect();
                 let processors = || all().flat_map(|block| &block.disturbance.processors);
                 let worst = processors().max_by(|one, other| one.stolen.total_cmp(&other.stolen));
                 let (with_strangers, strangers) =
