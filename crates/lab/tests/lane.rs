@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use duality_lab::judge::race::{Lane, lane};
 use duality_lab::judge::verdict::{Cause, Finding, Question, Verdict};
+use duality_lab::record::Outcome;
 
 use trials::{Trial, busy, trial};
 
@@ -69,6 +70,18 @@ fn a_subject_comes_back_if_the_one_that_put_it_out_fails() {
     assert_eq!(raced(&trial, &[]).out.len(), 3);
     let lane = raced(&trial, &["epoll"]);
     assert!(!lane.is_out("uring") && !lane.is_out("poll") && lane.is_out("fork"), "{lane:?}");
+}
+
+#[test]
+fn one_that_never_ran_is_not_tried_in_each_session() {
+    let mut trial = race(&FOUR);
+    for cell in trial.records.cells.iter_mut().filter(|cell| cell.subject == "fork") {
+        cell.outcome = Outcome::Failed { reason: "it ended".into() };
+    }
+    for block in &mut trial.records.blocks {
+        block.slices.retain(|slice| slice.subject != "fork");
+    }
+    assert_eq!(raced(&trial, &["fork"]).goes_on, ["epoll", "uring"]);
 }
 
 #[test]

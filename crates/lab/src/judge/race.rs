@@ -38,6 +38,7 @@ use crate::judge::blocks::Fit;
 use crate::judge::pairs::{Fits, Pairs};
 use crate::judge::rounds::{Metric, Rounds, Sample};
 use crate::judge::verdict::{FAMILY_ERROR, FEWEST_BLOCKS, FEWEST_SESSIONS, Question};
+use crate::record::{Cell, Outcome, Records};
 
 /// The number of blocks at the first look.
 const FIRST_LOOK: usize = 3;
@@ -340,7 +341,9 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
     let rests = race.goes_on(sessions);
     let rests: BTreeSet<&str> =
         subjects.iter().zip(rests).filter(|(_, goes_on)| !goes_on).map(|(name, _)| *name).collect();
-    let goes_on = design.measured().filter(|name| !rests.contains(name));
+    let goes_on = design.measured().filter(|name| {
+        !rests.contains(name) && !(design.race && never_ran(records, name, concurrency))
+    });
     Lane {
         concurrency,
         goes_on: goes_on.map(str::to_owned).collect(),
@@ -352,6 +355,14 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
         wanted: race.wanted(),
         out,
     }
+}
+
+/// Whether a subject failed whenever it was tried at a number of connections. It is not tried in
+/// each session again.
+fn never_ran(records: &Records, name: &str, concurrency: usize) -> bool {
+    let own = |cell: &&Cell| cell.concurrency == concurrency && cell.subject == name;
+    let mut cells = records.cells.iter().filter(own).peekable();
+    cells.peek().is_some() && cells.all(|cell| matches!(cell.outcome, Outcome::Failed { .. }))
 }
 
 fn fits(rounds: &Rounds<'_>, subjects: &[&str], metric: Metric) -> Option<Fits> {

@@ -107,3 +107,73 @@ fn died(server: &mut dyn Server) -> Option<String> {
     let error = server.counters(false).err()?;
     Some(server.last_words(Some(&error)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::experiment::tests::experiment;
+    use crate::record::{Peer, Stop as Signal};
+
+    /// A server that answers something that is no HTTP, in a language that every Debian has.
+    const SERVER: &str = "use IO::Socket::INET;
+        my $s = IO::Socket::INET->new(LocalAddr => $ARGV[0], Listen => 5, ReuseAddr => 1) or die 'no';
+        $| = 1; print \"up and running\\n\"; while (my $c = $s->accept) { print $c \"hello\"; close $c; }";
+
+    fn peer(name: &str, command: &[&str], start_seconds: f64) -> Peer {
+        Peer {
+            name: name.into(),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            build: vec![],
+            configuration: String::new(),
+            environment: [].into(),
+            ready: Some("up and running".into()),
+            ask: String::new(),
+            start_seconds,
+            stop: Signal::Term,
+            folder: None,
+            remedy: String::new(),
+        }
+    }
+
+    fn tried(peers: Vec<Peer>) -> Result<Vec<String>, String> {
+        let mut experiment = experiment();
+        experiment.design.architectures.clear();
+        experiment.design.peers = peers;
+        let stage = Stage::set(&experiment).unwrap();
+        preflight(&experiment, &AtomicBool::new(false), &stage)
+    }
+
+    #[test]
+    fn a_program_that_dies_is_named_with_its_last_line() {
+        let dies =
+            peer("mine", &["sh", "-c", "echo first >&2; echo no such table >&2; exit 3"], 20.0);
+        let told = tried(vec![dies]).unwrap_err();
+        assert!(told.starts_with("mine: ") && told.contains("no such table"), "{told}");
+        assert!(told.contains("nothing was measured") && !told.contains('\n'), "{told}");
+    }
+
+    #[test]
+    fn one_that_never_listens_is_named_after_its_time() {
+        let told = tried(vec![peer("mine", &["sleep", "60"], 0.05)]).unwrap_err();
+        assert!(told.contains("it does not listen after 0.05 s"), "{told}");
+    }
+
+    #[test]
+    fn one_that_answers_wrongly_is_told_of_and_measured() {
+        let wrong = peer("mine", &["perl", "-e", SERVER, "{host}:{port}"], 20.0);
+        let told = tried(vec![wrong]).unwrap();
+        assert!(told.len() == 1 && told[0].starts_with("mine: asked once"), "{told:?}");
+    }
+
+    #[test]
+    fn subjects_that_are_not_ours_come_first_and_the_control_not_at_all() {
+        let mut experiment = experiment();
+        experiment.design.peers = vec![peer("mine", &["true"], 1.0)];
+        experiment.add_control();
+        experiment.unavailable.insert(("threads".into(), 1), "no".into());
+        let keys = subjects(&experiment);
+        let names: Vec<(&str, usize)> =
+            keys.iter().map(|key| (key.subject.as_str(), key.concurrency)).collect();
+        assert_eq!(names, [("mine", 1), ("threads", 10), ("epoll", 1)]);
+    }
+}

@@ -168,3 +168,68 @@ pub(super) fn tell(display: &mut display::Display, before: &Lane, now: &Lane) {
         display.out(now.concurrency, name, out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::measure::experiment::tests::experiment;
+
+    fn lane(concurrency: usize, wanted: f64, is_told: bool, sessions: usize) -> Lane {
+        Lane {
+            concurrency,
+            goes_on: ["threads", "epoll"].map(str::to_owned).to_vec(),
+            out: Vec::new(),
+            blocks: 10 * sessions,
+            sessions,
+            last_session: sessions.checked_sub(1),
+            critical: Some(0.1),
+            is_told,
+            wanted,
+        }
+    }
+
+    #[test]
+    fn a_further_session_goes_to_the_open_load_that_wants_most() {
+        let mut experiment = experiment();
+        experiment.design.blocks = 5;
+        let interrupted = AtomicBool::new(false);
+        let minutes = Clock::new(&interrupted, Some(Duration::from_secs(600)));
+        let next = |lanes: &[Lane], clock| {
+            let keys: Vec<CellKey> = further(&experiment, lanes, clock)?;
+            Some((keys[0].concurrency, keys[0].repeat, keys.len()))
+        };
+        let lanes = [lane(1, 2.0, false, 3), lane(10, 8.0, false, 4), lane(100, 16.0, true, 3)];
+        assert_eq!(next(&lanes, minutes), Some((10, 4, 2)));
+        // What was asked often without an end does not keep all the time.
+        let lanes = [lane(1, 2.0, false, 3), lane(10, 8.0, false, 40)];
+        assert_eq!(next(&lanes, minutes), Some((1, 3, 2)));
+        assert_eq!(next(&[lane(100, 16.0, true, 3)], minutes), None);
+        let second = Clock::new(&interrupted, Some(Duration::from_millis(500)));
+        assert_eq!(next(&lanes, second), None);
+        assert_eq!(next(&lanes, Clock::new(&interrupted, None)), None);
+    }
+
+    #[test]
+    fn what_is_out_takes_no_time_and_a_told_load_little() {
+        let mut experiment = experiment();
+        experiment.design.blocks = 5;
+        let part = |lane: &Lane| {
+            let key = |name: &str| CellKey {
+                repeat: 1,
+                subject: name.to_owned(),
+                concurrency: lane.concurrency,
+            };
+            Part::Session(["threads", "epoll"].map(key).to_vec())
+        };
+        let open = lane(10, 4.0, false, 1);
+        let whole = seconds(&experiment, &part(&open), std::slice::from_ref(&open));
+        let half = Lane { goes_on: vec!["epoll".into()], ..open.clone() };
+        let told = Lane { is_told: true, ..open.clone() };
+        let of_half = seconds(&experiment, &part(&open), &[half]);
+        assert!((2.0 * of_half - whole).abs() < 1e-9, "{of_half} of {whole}");
+        assert!(seconds(&experiment, &part(&open), &[told]) < whole);
+    }
+}

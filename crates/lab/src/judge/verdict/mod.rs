@@ -372,7 +372,13 @@ impl<'a> Count<'a> {
                     dropped: dropped.len(),
                     waited: *waited,
                     lighter: kept.iter().filter(|one| one.is_light()).count(),
-                    again: all().count().saturating_sub(design.planned_blocks() * groups.len()),
+                    // A race has no planned number.
+                    again: match self.lane {
+                        Some(_) => 0,
+                        None => {
+                            all().count().saturating_sub(design.planned_blocks() * groups.len())
+                        }
+                    },
                     sessions: sessions.len(),
                     groups: groups.len(),
                     in_turn: false,
