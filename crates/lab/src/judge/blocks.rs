@@ -86,7 +86,8 @@ impl Fit {
             blocks,
         };
         fit.find_noisy(&members);
-        fit.find_variance(&members)?;
+        // Where few blocks have several calm subjects, the noisy ones count, too.
+        fit.find_variance(&members, true).or_else(|| fit.find_variance(&members, false))?;
         Some(fit)
     }
 
@@ -193,11 +194,11 @@ impl Fit {
     /// The pooled residual variance, or the mean square of subjects within sessions if the latter
     /// is larger. In the second case, a server process has a bias of its own. More blocks of the
     /// same process would not reduce this bias.
-    fn find_variance(&mut self, members: &[usize]) -> Option<()> {
+    fn find_variance(&mut self, members: &[usize], only_calm: bool) -> Option<()> {
         // Of each cell: the sum of its weighted residuals, that of its weights, and its values.
         let mut cells: BTreeMap<(usize, usize), (f64, f64, usize)> = BTreeMap::new();
         let (mut squares, mut values) = (0.0, 0_usize);
-        let are_many = self.blocks.len() >= FEWEST_FOR_OWN_NOISE;
+        let are_many = only_calm && self.blocks.len() >= FEWEST_FOR_OWN_NOISE;
         let is_usual = |subject: usize| !(are_many && self.noisy[subject]);
         for (session, subject, residual, weight) in self.residuals() {
             if is_usual(subject) {
@@ -443,6 +444,19 @@ mod tests {
         assert!(
             biased.family(5, 0.025).critical(0, 1) > 5.0 * calm.family(5, 0.025).critical(0, 1)
         );
+    }
+
+    #[test]
+    fn a_noisy_one_of_two_that_are_left_does_not_end_the_comparison() {
+        let mut random = SplitMix64::new(8);
+        let mut all = blocks(&mut random, &[0.0, 0.0, 0.5, 0.5], 10, 0.02);
+        for block in all.iter_mut().skip(3) {
+            // The others are out of the race.
+            block.values[2..].fill(None);
+            block.values[1] = block.values[1].map(|value| value + 0.5 * normal(&mut random));
+        }
+        let fit = Fit::of(&all).expect("thirty blocks");
+        assert!(fit.family(4, 0.01).critical(0, 1) > 0.1);
     }
 
     #[test]
