@@ -44,7 +44,7 @@ use crate::record::{Cell, Outcome, Records};
 const FIRST_LOOK: usize = 3;
 
 /// What chance at the start of a process does not do. In the kept runs, processes of one server
-/// differ by a standard deviation of 2 % in the median and up to 11 %.
+/// differ by a standard deviation of 1.4 % in the median and up to 11 %.
 pub const OF_A_PROCESS: f64 = 0.50;
 
 /// Contenders that differ by less than this for sure are as good as one another.
