@@ -342,7 +342,8 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
     let rests: BTreeSet<&str> =
         subjects.iter().zip(rests).filter(|(_, goes_on)| !goes_on).map(|(name, _)| *name).collect();
     let goes_on = design.measured().filter(|name| {
-        !rests.contains(name) && !(design.race && never_ran(records, name, concurrency))
+        let is_gone = design.race && never_ran(records, name, concurrency);
+        !is_gone && !rests.contains(name)
     });
     Lane {
         concurrency,
