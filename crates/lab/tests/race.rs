@@ -1,5 +1,5 @@
-//! How often a race is wrong, and what it saves: simulated experiments with seeds, on the noise of
-//! recorded runs and on noise as it was measured on a shared machine.
+//! How often a race is wrong, and what it saves. Experiments are simulated with seeds, on the noise
+//! of recorded runs, and on noise as a shared machine has it.
 //!
 //! The recorded runs are in two halves. Nothing of the rule comes from either of them, and the
 //! second half judges.

@@ -7,8 +7,8 @@
 //!                    └ worse for sure: out, kept with what was seen
 //! ```
 //!
-//! - A *look* judges the blocks so far by the verdict's own test: Tukey's range within blocks, the
-//!   variance between sessions, and work that moved ([`Fit`]).
+//! - A *look* judges the blocks so far by the verdict's own test ([`Fit`]): Tukey's range within
+//!   blocks. The variance between sessions and work that moved are in it.
 //!
 //! - Looking often finds chance differences more often. So the looks share one error: look `j` has
 //!   the part `1 / (j (j + 1))` of it, and all parts add up to 1. What a look says is true at all
@@ -36,8 +36,8 @@ use serde::Serialize;
 
 use crate::judge::blocks::Fit;
 use crate::judge::pairs::{Fits, Pairs};
+use crate::judge::question::{FAMILY_ERROR, FEWEST_BLOCKS, FEWEST_SESSIONS, Question};
 use crate::judge::rounds::{Metric, Rounds, Sample};
-use crate::judge::verdict::{FAMILY_ERROR, FEWEST_BLOCKS, FEWEST_SESSIONS, Question};
 use crate::record::{Cell, Outcome, Records};
 
 /// The number of blocks at the first look.

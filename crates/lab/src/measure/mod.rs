@@ -20,6 +20,7 @@ mod display;
 mod driver;
 pub mod experiment;
 pub mod hosts;
+mod lanes;
 pub(crate) mod length;
 pub(crate) mod load_command;
 pub mod machine;

@@ -1,5 +1,5 @@
-//! A raced experiment: sessions in rounds through the loads, in which subjects that are worse for
-//! sure get no more time, and loads that are answered none either.
+//! A raced experiment: sessions in rounds through the loads. Subjects that are worse for sure get no
+//! more time. Loads that are answered get none either.
 //!
 //! ```text
 //!   round 1  1,000: all ────┤  100: all ────┤  10: all ────┤  1: all ────┤   the most first
@@ -11,38 +11,14 @@
 //! [`race`](crate::judge::race) has the rule, a function of the records so far.
 
 use super::clock::Clock;
-use super::display;
+use super::lanes::{lane, most_blocks};
 use super::part::Part;
 use super::stage::Stage;
 use super::{Journal, measure, session, windows_in_turn};
-use crate::judge::race::{self, BLOCKS_OF_A_SESSION, BLOCKS_OF_A_TOLD_SESSION, Lane};
-use crate::judge::summary::Summary;
-use crate::judge::verdict::Question;
+use crate::judge::race::{BLOCKS_OF_A_SESSION, Lane};
 use crate::measure::experiment::Experiment;
 use crate::record::results;
-use crate::record::{Cell, CellKey, Design, Heading, Records};
-
-/// The race at a number of connections, by the records so far.
-pub(super) fn lane(journal: &Journal, concurrency: usize) -> Lane {
-    let Journal { heading, records, .. } = journal;
-    let here = Records {
-        cells: records
-            .cells
-            .iter()
-            .filter(|cell| cell.concurrency == concurrency)
-            .cloned()
-            .collect(),
-        blocks: records.blocks_at(concurrency).into_iter().cloned().collect(),
-    };
-    let design = Design { concurrency: vec![concurrency], ..heading.design.clone() };
-    let disqualified = Summary::disqualified_by(&Heading { design, ..heading.clone() }, &here);
-    race::lane(Question { heading, records: &here, disqualified: &disqualified }, concurrency)
-}
-
-/// Whether the race looks after so many blocks.
-pub(super) fn looks_at(blocks: usize) -> bool {
-    race::looks(blocks).last() == Some(blocks)
-}
+use crate::record::{Cell, CellKey};
 
 /// Races until all loads are answered or the time is up: the `clock`'s, or else what the experiment
 /// was planned to take. Returns whether the records are complete.
@@ -133,11 +109,6 @@ fn seconds(experiment: &Experiment, part: &Part, lanes: &[Lane]) -> f64 {
     keys.into_iter().map(of_one).sum()
 }
 
-/// The most blocks of a session.
-pub(super) fn most_blocks(lane: &Lane) -> usize {
-    if lane.is_told { BLOCKS_OF_A_TOLD_SESSION } else { BLOCKS_OF_A_SESSION }
-}
-
 /// The cells of a further session, at the open load that wants most, if there is time for it.
 fn further(experiment: &Experiment, lanes: &[Lane], clock: Clock<'_>) -> Option<Vec<CellKey>> {
     let left = clock.left()?.as_secs_f64();
@@ -160,13 +131,6 @@ fn further(experiment: &Experiment, lanes: &[Lane], clock: Clock<'_>) -> Option<
         wants(one).total_cmp(&wants(other)).then(other.sessions.cmp(&one.sessions))
     });
     most.map(|(_, keys)| keys)
-}
-
-/// Tells of the subjects that have left the race since `before`.
-pub(super) fn tell(display: &mut display::Display, before: &Lane, now: &Lane) {
-    for (name, out) in now.out.iter().filter(|(name, _)| !before.is_out(name)) {
-        display.out(now.concurrency, name, out);
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::stage::Stage;
 use super::throughout::Gathered;
 use super::together;
 use super::window::{Window, is_silent};
-use super::{Journal, cell_of, not_started, now, race};
+use super::{Journal, cell_of, lanes, not_started, now};
 use crate::judge::verdict;
 use crate::measure::experiment::Experiment;
 use crate::measure::length::slice_length;
@@ -263,8 +263,8 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// Measures blocks of the subjects that go on in the race, after the `done` ones, until the
-    /// session has enough of them or the time is up. Returns false if there is no block at the end.
+    /// Measures blocks of the subjects that go on in the race, after the `done` ones. This ends when
+    /// the session has enough of them, or the time is up. Returns false if there is no block at the end.
     /// Subjects that are out stay alive, and rest.
     fn race(
         &mut self,
@@ -272,9 +272,9 @@ impl<'a> Session<'a> {
         journal: &mut Journal,
         clock: Clock<'_>,
     ) -> Result<bool, results::Error> {
-        let mut lane = race::lane(journal, self.concurrency);
+        let mut lane = lanes::lane(journal, self.concurrency);
         let mut number = done;
-        while number < race::most_blocks(&lane) && !(clock.is_over() && number > done) {
+        while number < lanes::most_blocks(&lane) && !(clock.is_over() && number > done) {
             let goes_on = |index: &usize| lane.goes_on.contains(&self.alive[*index].key.subject);
             let order: Vec<usize> = (0..self.alive.len()).filter(goes_on).collect();
             // A block with one subject compares nothing.
@@ -283,14 +283,14 @@ impl<'a> Session<'a> {
             }
             match self.next_block(number, order, journal)? {
                 Ended::Block => number += 1,
-                Ended::Lost => lane = race::lane(journal, self.concurrency),
+                Ended::Lost => lane = lanes::lane(journal, self.concurrency),
                 Ended::Interrupted => return Ok(false),
             }
             let here =
                 |block: &&Block| block.concurrency == self.concurrency && block.invalid.is_none();
-            if race::looks_at(journal.records.blocks.iter().filter(here).count()) {
-                let now = race::lane(journal, self.concurrency);
-                race::tell(&mut journal.display, &lane, &now);
+            if lanes::looks_at(journal.records.blocks.iter().filter(here).count()) {
+                let now = lanes::lane(journal, self.concurrency);
+                lanes::tell(&mut journal.display, &lane, &now);
                 lane = now;
             }
         }

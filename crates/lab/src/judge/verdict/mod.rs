@@ -34,21 +34,14 @@ use crate::judge::alternatives::Alternative;
 use crate::judge::blocks::Fit;
 use crate::judge::network::Network;
 use crate::judge::pairs::{Fits, Pair, Pairs};
+pub use crate::judge::question::{FAMILY_ERROR, FEWEST_BLOCKS, FEWEST_SESSIONS, Question};
 use crate::judge::race::{self, Lane, Out};
 use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
-use crate::record::{Disturbance, Heading, Measured, Outcome, Processor, Records};
+use crate::record::{Disturbance, Measured, Outcome, Processor};
 
 pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
 
-/// The probability that an experiment puts an equal subject out of a best set, over all numbers of
-/// connections.
-pub const FAMILY_ERROR: f64 = 0.025;
-/// With fewer blocks, the verdict recommends none of several subjects.
-pub const FEWEST_BLOCKS: usize = 15;
-/// With fewer sessions of fresh servers, the verdict recommends none of several subjects. The same
-/// holds for rounds of windows that are measured in turn.
-pub const FEWEST_SESSIONS: usize = 3;
 /// With fewer sessions or rounds, effects of chance and of a process's start cannot be told apart.
 const FEWEST_TO_TELL: usize = 2;
 /// Other processes that use more than this share of a processor are reported.
@@ -58,19 +51,6 @@ pub const MANY_STRANGERS: f64 = 0.10;
 pub const COARSE: f64 = 0.15;
 /// See [`COARSE`].
 pub const COARSE_LATENCY: f64 = 1.0;
-
-/// The inputs of the verdict.
-#[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
-    /// The experiment as designed.
-    pub heading: &'a Heading,
-    /// The results.
-    pub records: &'a Records,
-    /// Subjects that cannot be chosen at a number of connections because of a fault. Faults are
-    /// wrong replies, unserved connections, a full listen queue, invalid cells, and a broken
-    /// constraint.
-    pub disqualified: &'a BTreeSet<(String, usize)>,
-}
 
 /// The verdict at each number of connections, in the order of the design.
 pub fn verdicts(question: Question<'_>) -> Vec<Verdict> {
