@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use duality_lab::record::Line;
 
-/// The command line to read: the given `words`, or if they only resume a comparison, the command
-/// line that began it with these words after it.
+/// The command line to read. If the given words only resume a comparison, they stand after the
+/// words that began it.
 pub(super) fn words(given: Vec<OsString>) -> Vec<OsString> {
     let Some(out) = only_resumes(&given) else { return given };
-    // Whoever reads the words next says what is wrong with the directory.
+    // The command itself says what is wrong with the directory.
     let Some(begun) = begun_by(&out) else { return given };
     joined(&given, &begun)
 }

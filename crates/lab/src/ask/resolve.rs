@@ -168,7 +168,7 @@ pub fn experiment(
     }
     let Settings { warm_up, window, blocks, .. } = *settings;
     experiment.set_timing(Timing { warm_up, window, blocks, whole });
-    // Who says how much is measured gets so much, and the same again.
+    // A fixed amount is measured as it is asked for, and the same in each run.
     let is_fixed = settings.repeats.or(blocks).is_some() || window.is_some();
     let can_race = experiment.design.blocks > 0
         && experiment.replay.is_none()

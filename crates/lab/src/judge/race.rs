@@ -10,11 +10,11 @@
 //! - A *look* judges the blocks so far by the verdict's own test ([`Fit`]): Tukey's range within
 //!   blocks. The variance between sessions and work that moved are in it.
 //!
-//! - Looking often finds chance differences more often. So the looks share one error: look `j` has
+//! - Looking often finds chance differences more often. So the looks share one error. Look `j` has
 //!   the part `1 / (j (j + 1))` of it, and all parts add up to 1. What a look says is true at all
-//!   looks together, whenever the experiment ends. The looks are at numbers of blocks that grow by
-//!   half, so that there are few (Howard, Ramdas, McAuliffe and Sekhon, *Annals of Statistics* 49,
-//!   2021, call the method stitching).
+//!   looks together, whenever the experiment ends. The numbers of blocks grow by half from look to
+//!   look, so that there are few. The method is called stitching (Howard, Ramdas, McAuliffe and
+//!   Sekhon, *Annals of Statistics* 49, 2021).
 //!
 //! - The race has half of the error of its load. The verdict at the end has the other half.
 //!

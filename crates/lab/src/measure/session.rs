@@ -263,9 +263,9 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// Measures blocks of the subjects that go on in the race, after the `done` ones. This ends when
-    /// the session has enough of them, or the time is up. Returns false if there is no block at the end.
-    /// Subjects that are out stay alive, and rest.
+    /// Measures blocks of the subjects that go on in the race, after the `done` ones. This ends
+    /// when the session has enough of them, or the time is up. Returns false if there is no block
+    /// at the end. Subjects that are out stay alive, and rest.
     fn race(
         &mut self,
         done: usize,

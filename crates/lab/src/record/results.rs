@@ -148,8 +148,8 @@ fn is_empty(path: &Path) -> bool {
 }
 
 /// Whether an experiment of this design continues the one in `begun`. The continued experiment
-/// keeps the seed, timing, control, race and ways of the earlier run. The number of blocks is timing,
-/// too: the available time decides it.
+/// keeps the seed, timing, control, race and ways of the earlier run. The number of blocks is
+/// timing, too: the available time decides it.
 fn continues(design: &Design, begun: &Design) -> bool {
     let resumed = Design {
         seed: begun.seed,
