@@ -74,7 +74,7 @@ fn try_once(
     let store = stage.store(experiment)?;
     let mut server = stage.server(experiment, key, store.as_ref())?;
     let design = &experiment.design;
-    // Other hosts and other commands make their loads themselves, and a recording is no one request.
+    // Other hosts and other commands make their loads themselves. A recording is no one request.
     let can_ask =
         design.topology.is_none() && design.load_command.is_none() && experiment.replay.is_none();
     if !can_ask {

@@ -1,5 +1,5 @@
-//! A raced experiment: sessions in rounds through the loads. Subjects that are worse for sure get no
-//! more time. Loads that are answered get none either.
+//! A raced experiment: sessions in rounds through the loads. Subjects that are worse for sure get
+//! no more time. Loads that are answered get none either.
 //!
 //! ```text
 //!   round 1  1,000: all ────┤  100: all ────┤  10: all ────┤  1: all ────┤   the most first
