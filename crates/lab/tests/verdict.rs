@@ -4,7 +4,7 @@
 mod fixtures;
 mod trials;
 
-use duality_lab::judge::verdict::{Cause, Finding, Metric, Verdict};
+use duality_lab::judge::verdict::{Cause, Evidence, Finding, Metric, Verdict};
 use duality_lab::record::{Outcome, Records};
 
 use trials::{Shape, Trial, busy, trial};
@@ -149,7 +149,8 @@ fn the_set_and_who_is_out_are_told_where_none_of_it_can_be_recommended() {
         block.disturbance.processors[0].stolen = 0.9;
     }
     let disturbed = disturbed.verdict();
-    assert_eq!(disturbed.imprecise, Some(Cause::Disturbed), "{disturbed:?}");
+    let Evidence { blocks, dropped, lighter, .. } = disturbed.evidence;
+    assert!(blocks == 30 && dropped == 0 && lighter >= 18, "{disturbed:?}");
     for verdict in [few, disturbed] {
         assert!(verdict.excluded().any(|one| one.subject == "threads"), "{verdict:?}");
     }
@@ -200,7 +201,7 @@ fn strangers_on_its_processor_do_not_make_a_server_wait() {
 }
 
 #[test]
-fn blocks_with_steal_are_dropped_with_those_around_them() {
+fn blocks_with_steal_count_less_and_so_do_those_around_them() {
     let mut trial = trial(&["threads", "epoll"], &[100], |name, _| {
         busy(if name == "epoll" { 12.0 } else { 15.0 })
     });
@@ -212,14 +213,15 @@ fn blocks_with_steal_are_dropped_with_those_around_them() {
     // A third of 0.8 s is 11 % of the three blocks within reach, and so of its neighbours.
     spoil(&mut trial, 10, 0.36);
     let verdict = trial.verdict();
-    assert_eq!((verdict.evidence.dropped, verdict.evidence.blocks), (3, 18));
-    assert_eq!((verdict.evidence.stolen, verdict.evidence.stolen_cpu), (0.36, Some(1)));
+    let Evidence { dropped, lighter, blocks, stolen, stolen_cpu, .. } = verdict.evidence;
+    assert_eq!((dropped, lighter, blocks), (0, 3, 21));
+    assert_eq!((stolen, stolen_cpu), (0.36, Some(1)));
     assert_eq!(verdict.finding, Finding::Best { subject: "epoll".into() });
     // Less steal does no harm, and a session does not spoil the next.
     trial.records.blocks[10].disturbance.processors[1].stolen = 0.05;
-    assert_eq!(trial.verdict().evidence.dropped, 0);
+    assert_eq!(trial.verdict().evidence.lighter, 0);
     trial.records.blocks[7].disturbance.processors[1].stolen = 0.6;
-    assert_eq!(trial.verdict().evidence.dropped, 2);
+    assert_eq!(trial.verdict().evidence.lighter, 2);
     for place in 0..14 {
         spoil(&mut trial, place, 0.5);
     }
@@ -244,8 +246,11 @@ fn it_says_nothing_when_there_is_too_little() {
     // The last of three sessions spent its share of the time after four of seven blocks.
     partial.records.blocks.truncate(18);
     assert_eq!(partial.verdict().finding, Finding::Best { subject: "epoll".into() });
-    // It never began.
+    // It never began: what two sessions show is sure.
     partial.records.blocks.truncate(14);
+    assert_eq!(partial.verdict().finding, Finding::Best { subject: "epoll".into() });
+    // One session shows what its processes are, and nothing else.
+    partial.records.blocks.truncate(7);
     assert_eq!(cause(&partial), Cause::Partial);
     assert_eq!(cause(&trial(&["epoll"], &[100], shape)), Cause::Alone { subject: "epoll".into() });
 }

@@ -218,6 +218,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let out = arguments.out();
     let mut settings = arguments.settings();
     settings.service.clone_from(&arguments.subject);
+    settings.race.get_or_insert(true);
     let mut experiment = arguments.experiment(catalogue, settings)?;
     if arguments.check {
         return print(&explain::explain(&experiment));
@@ -231,7 +232,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let finished = measure(&experiment, &out, arguments.resume, clock)?;
     let shown =
         Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref(), asked: "" };
-    tell(&finished, &out, shown)?;
+    let is_answered = tell(&finished, &out, shown)?.summary.is_answered();
     if finished.complete {
         return something_measured(&finished);
     }
@@ -241,13 +242,18 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         _ if blocks.len() == 1 => ", and 1 block".to_owned(),
         _ => format!(", and {} blocks", blocks.len()),
     };
-    Err(Failure::failed(format!(
+    let told = format!(
         "{} after {} of {} cells{blocks}: go on with `{}`",
         if finished.out_of_time { "the budget was spent" } else { "interrupted" },
         cells.len(),
         experiment.cells(),
         command_to_resume(&experiment.command, &out),
-    )))
+    );
+    if is_answered {
+        log::tell(format_args!("{told}"));
+        return Ok(());
+    }
+    Err(Failure::failed(told))
 }
 
 /// The command line that continues `out`, quoted for a shell. The command line is the given one
@@ -339,6 +345,8 @@ pub(super) fn measure(
     clock: Clock<'_>,
 ) -> Result<Finished, Failure> {
     let stage = Stage::set(experiment).map_err(Failure::failed)?;
+    let told = lab::preflight(experiment, clock.interrupted(), &stage).map_err(Failure::failed)?;
+    told.into_iter().for_each(|line| log::tell(for_terminal(line, &io::stderr())));
     lab::compare(experiment, out, resume, clock, &stage)
         .map_err(|error| Failure::failed(error.to_string()))
 }

@@ -21,6 +21,7 @@ mod question;
 mod record;
 mod regimes;
 mod report;
+mod resumed;
 mod run;
 mod runs;
 mod serve;
@@ -192,7 +193,8 @@ fn parse() -> Result<Command, clap::Error> {
         let arguments = std::env::args_os().skip(1);
         return run::Alone::try_parse_from(arguments).map(|alone| Command::Run(alone.arguments));
     }
-    Arguments::try_parse().map(|arguments| arguments.command)
+    let words = resumed::words(std::env::args_os().collect());
+    Arguments::try_parse_from(words).map(|arguments| arguments.command)
 }
 
 /// The text for `stream`: on a terminal, its sentences are folded.

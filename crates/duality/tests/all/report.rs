@@ -44,6 +44,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
             tls: false,
             http2: false,
             blocks: 0,
+            race: false,
             repeats,
             warm_up_seconds: 0.2,
             window_seconds: 0.5,

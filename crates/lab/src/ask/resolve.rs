@@ -168,6 +168,12 @@ pub fn experiment(
     }
     let Settings { warm_up, window, blocks, .. } = *settings;
     experiment.set_timing(Timing { warm_up, window, blocks, whole });
+    // A fixed amount is measured as it is asked for, and the same in each run.
+    let is_fixed = settings.repeats.or(blocks).is_some() || window.is_some();
+    let can_race = experiment.design.blocks > 0
+        && experiment.replay.is_none()
+        && experiment.design.load_command.is_none();
+    experiment.design.race = can_race && !is_fixed && settings.race == Some(true);
     replay::check(&mut experiment)?;
     Ok(experiment)
 }
@@ -206,6 +212,7 @@ fn design(
         repeats: REPEATS,
         // The timing depends on the number of cells, see below.
         blocks: 0,
+        race: false,
         warm_up_seconds: 1.0,
         window_seconds: 1.0,
         seed: seed_of_the_moment(),

@@ -321,6 +321,8 @@ settings! {
         Names, "none", "Servers that are not ours, measured beside the architectures";
     "control" control: bool, Lab, values::any,
         Answer, "true", "Whether an architecture is measured once more, to see what chance does (docs/method.md)";
+    "race" race: bool, Lab, values::any,
+        Answer, "false", "Whether what is worse for sure gets no more time; not with repeats, blocks or window";
     "load-command" load_command: Vec<String>, Lab, words_of_load,
         Command, "none", "A command that makes the load in place of the load generator, for protocols that it does not speak"
         => |words, experiment| experiment.design.load_command = Some(words.clone());

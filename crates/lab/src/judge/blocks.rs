@@ -4,7 +4,8 @@
 //! subject, plus that of its block, plus chance. Blocks remove the drift of the machine from block
 //! to block. The effects are fitted by least squares, so a block need not have every subject (the
 //! intra-block analysis, Cochran & Cox 1957, chapter 9). If two subjects never met in a block, they
-//! are compared by way of subjects that both met.
+//! are compared by way of subjects that both met. A disturbed block has less weight, because chance
+//! is larger in it.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,10 @@ const OWN_NOISE: f64 = 2.0;
 /// be too small without them.
 const FEWEST_FOR_OWN_NOISE: usize = 10;
 
+/// With so many degrees of freedom, the mean square between sessions shows whether processes
+/// differ.
+const ENOUGH_BETWEEN: usize = 8;
+
 /// The values of one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
@@ -28,6 +33,9 @@ pub struct Observed {
     /// The value of each subject, in one order for all blocks. `None` if the subject was not
     /// measured.
     pub values: Vec<Option<f64>>,
+    /// How much the block counts, above 0: 1 if nothing disturbed it. A weight must not depend on
+    /// the values.
+    pub weight: f64,
 }
 
 /// Rows of a square matrix.
@@ -43,6 +51,8 @@ pub struct Fit {
     /// The mean square that effects are tested against, and its degrees of freedom.
     variance: f64,
     freedom: usize,
+    /// The degrees of freedom of the mean square between sessions. 0 with one session.
+    between: usize,
     /// Subjects with noise of their own.
     noisy: Vec<bool>,
     blocks: Vec<Observed>,
@@ -71,12 +81,24 @@ impl Fit {
             inverse,
             variance: 0.0,
             freedom: 0,
+            between: 0,
             noisy: vec![false; count],
             blocks,
         };
         fit.find_noisy(&members);
-        fit.find_variance(&members)?;
+        // Where few blocks have several calm subjects, the noisy ones count, too.
+        fit.find_variance(&members, true).or_else(|| fit.find_variance(&members, false))?;
         Some(fit)
+    }
+
+    /// The fit with no more degrees of freedom than few sessions of few subjects have. Their mean
+    /// square may be small by chance, and so hide that processes differ.
+    #[must_use]
+    pub fn careful(mut self) -> Self {
+        if (1..ENOUGH_BETWEEN).contains(&self.between) {
+            self.freedom = self.freedom.min(self.between);
+        }
+        self
     }
 
     /// The effect of a subject. `None` if the subject cannot be compared.
@@ -119,23 +141,25 @@ impl Fit {
     /// The critical difference of two subjects by their own differences alone. `None` if the two
     /// subjects met in fewer than three blocks.
     fn paired(&self, one: usize, other: usize, alpha: f64) -> Option<f64> {
-        let differences: Vec<f64> = self
+        let differences: Vec<(f64, f64)> = self
             .blocks
             .iter()
-            .filter_map(|block| Some(block.values[one]? - block.values[other]?))
+            .filter_map(|block| Some((block.values[one]? - block.values[other]?, block.weight)))
             .collect();
         let count = differences.len() as f64;
         if differences.len() < 3 {
             return None;
         }
-        let mean = differences.iter().sum::<f64>() / count;
-        let squares: f64 = differences.iter().map(|value| (value - mean).powi(2)).sum();
-        let error = (squares / (count - 1.0) / count).sqrt();
+        let weights: f64 = differences.iter().map(|(_, weight)| weight).sum();
+        let mean = differences.iter().map(|(value, weight)| weight * value).sum::<f64>() / weights;
+        let squares: f64 =
+            differences.iter().map(|(value, weight)| weight * (value - mean).powi(2)).sum();
+        let error = (squares / (count - 1.0) / weights).sqrt();
         Some(student(alpha, differences.len() - 1) * error)
     }
 
-    /// The residual of each value: block, subject, session, residual.
-    fn residuals(&self) -> impl Iterator<Item = (usize, usize, f64)> {
+    /// The residual of each value: session, subject, residual, weight.
+    fn residuals(&self) -> impl Iterator<Item = (usize, usize, f64, f64)> {
         self.blocks.iter().flat_map(move |block| {
             let present: Vec<(usize, f64)> = block
                 .values
@@ -144,14 +168,16 @@ impl Fit {
                 .filter_map(|(subject, value)| Some((subject, (*value)? - self.effects[subject]?)))
                 .collect();
             let mean = present.iter().map(|(_, value)| value).sum::<f64>() / present.len() as f64;
-            present.into_iter().map(move |(subject, value)| (block.session, subject, value - mean))
+            present
+                .into_iter()
+                .map(move |(subject, value)| (block.session, subject, value - mean, block.weight))
         })
     }
 
     fn find_noisy(&mut self, members: &[usize]) {
         let mut sums = vec![(0.0, 0_usize); self.noisy.len()];
-        for (_, subject, residual) in self.residuals() {
-            sums[subject].0 += residual * residual;
+        for (_, subject, residual, weight) in self.residuals() {
+            sums[subject].0 += weight * residual * residual;
             sums[subject].1 += 1;
         }
         let deviation = |(squares, count): (f64, usize)| (squares / count.max(1) as f64).sqrt();
@@ -168,18 +194,20 @@ impl Fit {
     /// The pooled residual variance, or the mean square of subjects within sessions if the latter
     /// is larger. In the second case, a server process has a bias of its own. More blocks of the
     /// same process would not reduce this bias.
-    fn find_variance(&mut self, members: &[usize]) -> Option<()> {
-        let mut cells: BTreeMap<(usize, usize), (f64, usize)> = BTreeMap::new();
+    fn find_variance(&mut self, members: &[usize], only_calm: bool) -> Option<()> {
+        // Of each cell: the sum of its weighted residuals, that of its weights, and its values.
+        let mut cells: BTreeMap<(usize, usize), (f64, f64, usize)> = BTreeMap::new();
         let (mut squares, mut values) = (0.0, 0_usize);
-        let are_many = self.blocks.len() >= FEWEST_FOR_OWN_NOISE;
+        let are_many = only_calm && self.blocks.len() >= FEWEST_FOR_OWN_NOISE;
         let is_usual = |subject: usize| !(are_many && self.noisy[subject]);
-        for (session, subject, residual) in self.residuals() {
+        for (session, subject, residual, weight) in self.residuals() {
             if is_usual(subject) {
-                squares += residual * residual;
+                squares += weight * residual * residual;
                 values += 1;
                 let cell = cells.entry((session, subject)).or_default();
-                cell.0 += residual;
-                cell.1 += 1;
+                cell.0 += weight * residual;
+                cell.1 += weight;
+                cell.2 += 1;
             }
         }
         let calm = members.iter().filter(|&&subject| is_usual(subject)).count();
@@ -190,16 +218,33 @@ impl Fit {
         self.variance = squares / self.freedom as f64;
         let sessions: std::collections::BTreeSet<usize> =
             cells.keys().map(|(session, _)| *session).collect();
-        let freedom = (sessions.len() - 1) * (calm - 1);
-        let repeated = cells.values().any(|(_, count)| *count > 1);
+        // A subject that is out of a race is in the first sessions only.
+        let freedom = cells.len().saturating_sub(sessions.len() + calm - 1);
+        let repeated = cells.values().any(|(.., count)| *count > 1);
+        self.between = if repeated && sessions.len() > 1 { freedom } else { 0 };
         if freedom > 0 && repeated {
-            let squares: f64 = cells.values().map(|(sum, count)| sum * sum / *count as f64).sum();
+            let squares: f64 = cells.values().map(|(sum, weight, _)| sum * sum / weight).sum();
             let between = squares / freedom as f64;
             if between > self.variance {
-                (self.variance, self.freedom) = (between, freedom);
+                let (of_process, in_mean) = self.balance();
+                self.variance += (between - self.variance) * in_mean / of_process;
+                self.freedom = freedom;
             }
         }
         Some(())
+    }
+
+    /// How many times the variance of processes is in the mean square between sessions, and in the
+    /// variance of a mean times its blocks. With sessions of one length, both are that length. With
+    /// a long session among short ones, the mean is almost that of the long session's process.
+    fn balance(&self) -> (f64, f64) {
+        let mut sessions: BTreeMap<usize, f64> = BTreeMap::new();
+        for block in &self.blocks {
+            *sessions.entry(block.session).or_default() += block.weight;
+        }
+        let all: f64 = sessions.values().sum();
+        let in_mean = sessions.values().map(|own| own * own).sum::<f64>() / all;
+        ((all - in_mean) / (sessions.len() - 1).max(1) as f64, in_mean)
     }
 }
 
@@ -217,13 +262,15 @@ impl Family<'_> {
     /// The critical difference of two subjects. Both subjects must have effects.
     pub fn critical(&self, one: usize, other: usize) -> f64 {
         let Fit { noisy, inverse, variance, .. } = self.fit;
+        let spread = inverse[one][one] + inverse[other][other] - 2.0 * inverse[one][other];
+        let pooled = self.errors * (variance * spread).sqrt();
         if (noisy[one] || noisy[other])
             && let Some(own) = self.fit.paired(one, other, self.alpha_of_one)
         {
-            return own;
+            // The differences within blocks do not show what differs between processes.
+            return own.max(pooled);
         }
-        let spread = inverse[one][one] + inverse[other][other] - 2.0 * inverse[one][other];
-        self.errors * (variance * spread).sqrt()
+        pooled
     }
 }
 
@@ -270,10 +317,10 @@ fn solve(
         let many = present.len() as f64;
         let mean = present.iter().map(|(_, value)| value).sum::<f64>() / many;
         for &(row, value) in &present {
-            right[row] += value - mean;
-            matrix[row][row] += 1.0;
+            right[row] += block.weight * (value - mean);
+            matrix[row][row] += block.weight;
             for &(column, _) in &present {
-                matrix[row][column] -= 1.0 / many;
+                matrix[row][column] -= block.weight / many;
             }
         }
     }
@@ -334,7 +381,7 @@ mod tests {
             let drift = 3.0 * normal(random);
             let values =
                 effects.iter().map(|effect| Some(effect + drift + deviation * normal(random)));
-            Observed { session: number / each, values: values.collect() }
+            Observed { session: number / each, values: values.collect(), weight: 1.0 }
         };
         (0..3 * each).map(|number| block(number, random)).collect()
     }
@@ -400,6 +447,28 @@ mod tests {
     }
 
     #[test]
+    fn a_noisy_one_of_two_that_are_left_does_not_end_the_comparison() {
+        let mut random = SplitMix64::new(8);
+        let mut all = blocks(&mut random, &[0.0, 0.0, 0.5, 0.5], 10, 0.02);
+        for block in all.iter_mut().skip(3) {
+            // The others are out of the race.
+            block.values[2..].fill(None);
+            block.values[1] = block.values[1].map(|value| value + 0.5 * normal(&mut random));
+        }
+        let fit = Fit::of(&all).expect("thirty blocks");
+        assert!(fit.family(4, 0.01).critical(0, 1) > 0.1);
+    }
+
+    #[test]
+    fn few_sessions_of_few_subjects_have_few_degrees_of_freedom() {
+        let mut random = SplitMix64::new(7);
+        let few = Fit::of(&blocks(&mut random, &[0.0; 2], 10, 0.1)).unwrap();
+        assert_eq!(few.careful().freedom, 2);
+        let many = Fit::of(&blocks(&mut random, &[0.0; 10], 10, 0.1)).unwrap();
+        assert_eq!(many.clone().careful().freedom, many.freedom);
+    }
+
+    #[test]
     fn one_that_is_noisier_is_tested_by_its_own_noise() {
         let mut random = SplitMix64::new(5);
         let mut all = blocks(&mut random, &[0.0; 8], 10, 0.01);
@@ -430,6 +499,7 @@ mod tests {
         let block = |values: &[f64]| Observed {
             session: 0,
             values: values.iter().copied().map(Some).collect(),
+            weight: 1.0,
         };
         assert!(Fit::of(&[]).is_none());
         assert!(Fit::of(&[block(&[1.0, 2.0])]).is_none());

@@ -23,6 +23,8 @@ pub mod faults;
 pub mod guard;
 pub mod network;
 pub(crate) mod pairs;
+pub mod question;
+pub mod race;
 pub(crate) mod rounds;
 pub mod rows;
 pub mod sequential;

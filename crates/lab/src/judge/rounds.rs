@@ -2,8 +2,14 @@
 //! the subjects with one another.
 //!
 //! A round is a block of slices, with all its subjects side by side, or one repeat of windows where
-//! servers are measured in turn. This module sets disturbed rounds apart before it reads any
-//! figure.
+//! servers are measured in turn. This module weighs blocks by what disturbed them, and leaves out
+//! what cannot count, before it reads any figure:
+//!
+//! - A block from which the hypervisor took time has less weight. No block is dropped for it: in
+//!   a large difference, a disturbed block is evidence too.
+//! - A slice in which the load generator waited says nothing of a rate. The other slices of its
+//!   block count.
+//! - A window in turn that is disturbed or invalid is left out alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +21,8 @@ use crate::judge::blocks::Observed;
 use crate::record::{Block, Cell, Disturbance, Heading, Measured, Outcome, Records, Slice};
 use crate::statistics::{median, student_95};
 
-/// Steal of more than this share of a processor spoils a block.
+/// Steal of this share of a processor halves the weight of a block, and spoils a window that is
+/// measured in turn.
 const MOST_STOLEN: f64 = 0.10;
 /// Steal within this many seconds before and after a block also counts: the kernel counts steal in
 /// ticks, and steal comes in spells.
@@ -42,8 +49,36 @@ pub enum Metric {
 
 /// Blocks, or rounds of windows if servers were measured in turn.
 pub(crate) enum Rounds<'a> {
-    Blocks { kept: Vec<&'a Block>, dropped: Vec<&'a Block>, waited: usize },
+    Blocks { kept: Vec<Weighted<'a>>, dropped: Vec<&'a Block>, waited: usize },
     Windows { kept: Vec<Vec<(&'a str, &'a Measured)>>, dropped: usize },
+}
+
+/// A block that counts.
+pub(crate) struct Weighted<'a> {
+    pub(crate) block: &'a Block,
+    /// How much the block counts: 1 if the hypervisor took nothing.
+    pub(crate) weight: f64,
+    /// Whether slices in which the load generator waited are left out.
+    calm_only: bool,
+}
+
+impl<'a> Weighted<'a> {
+    /// The slices of a subject that count.
+    fn slices(&self, subject: &str) -> impl Iterator<Item = &'a Slice> {
+        let calm_only = self.calm_only;
+        let own = self.block.slices.iter().filter(move |slice| slice.subject == subject);
+        own.filter(move |slice| slice.requests > 0 && !(calm_only && has_waited(slice)))
+    }
+
+    /// Whether the block is disturbed so much that its weight is less than half.
+    pub(crate) fn is_light(&self) -> bool {
+        self.weight < 0.5
+    }
+}
+
+/// Whether the load generator waited so long that the slice's rate means nothing.
+fn has_waited(slice: &Slice) -> bool {
+    slice.client_wait_share > MOST_WAITED
 }
 
 /// The figures of a subject in a block or a window.
@@ -121,29 +156,42 @@ impl<'a> Rounds<'a> {
         }
         let here = records.cells.iter().filter(|cell| cell.concurrency == concurrency);
         let cells: Vec<&Cell> = here.collect();
-        let mut spoilt = BTreeSet::new();
+        let mut measured = BTreeSet::new();
         let mut kept: BTreeMap<usize, Vec<(&str, &Measured)>> = BTreeMap::new();
         for cell in cells {
             let Outcome::Measured(window) = &cell.outcome else { continue };
             let stolen = window.disturbance.as_ref().map_or(0.0, Disturbance::stolen);
-            if stolen > MOST_STOLEN || !window.invalid.is_empty() {
-                spoilt.insert(cell.repeat);
-            } else {
+            measured.insert(cell.repeat);
+            if stolen <= MOST_STOLEN && window.invalid.is_empty() {
                 kept.entry(cell.repeat).or_default().push((cell.subject.as_str(), &**window));
             }
         }
-        let kept = kept.into_values().filter(|round| round.len() > 1).collect();
-        Rounds::Windows { kept, dropped: spoilt.len() }
+        let kept: Vec<_> = kept.into_values().filter(|round| round.len() > 1).collect();
+        let dropped = measured.len() - kept.len();
+        Rounds::Windows { kept, dropped }
     }
 
     fn of_blocks(blocks: Vec<&'a Block>) -> Self {
-        let disturbed = disturbed(&blocks);
+        let around = stolen_around(&blocks);
         let (mut kept, mut dropped) = (Vec::new(), Vec::new());
-        for (block, disturbed) in blocks.into_iter().zip(disturbed) {
-            let is_spoilt = disturbed || block.invalid.is_some();
-            if is_spoilt { dropped.push(block) } else { kept.push(block) }
+        for (block, around) in blocks.into_iter().zip(around) {
+            if block.invalid.is_some() {
+                dropped.push(block);
+            } else {
+                let stolen = block.disturbance.stolen().max(around);
+                let weight = 1.0 / (1.0 + (stolen / MOST_STOLEN).powi(2));
+                kept.push(Weighted { block, weight, calm_only: false });
+            }
         }
         Rounds::Blocks { kept, dropped, waited: 0 }
+    }
+
+    /// The blocks before the `count`th of those that count, for a look at an earlier moment.
+    pub(crate) fn first(mut self, count: usize) -> Self {
+        if let Rounds::Blocks { kept, .. } = &mut self {
+            kept.truncate(count);
+        }
+        self
     }
 
     /// The deciding metric, which is the same for all `candidates`.
@@ -178,13 +226,17 @@ impl<'a> Rounds<'a> {
     /// Rates mean nothing if the load generator had to wait. Processor times stay valid.
     pub(crate) fn without_waits(self, metric: Metric) -> Self {
         match self {
-            Rounds::Blocks { kept, mut dropped, .. } if metric == Metric::Rate => {
-                let calm = |block: &&Block| {
-                    block.slices.iter().all(|slice| slice.client_wait_share <= MOST_WAITED)
+            Rounds::Blocks { mut kept, mut dropped, .. } if metric == Metric::Rate => {
+                kept.iter_mut().for_each(|one| one.calm_only = true);
+                let compares = |one: &Weighted<'_>| {
+                    let calm = one.block.slices.iter().filter(|slice| !has_waited(slice));
+                    let subjects: BTreeSet<&str> =
+                        calm.map(|slice| slice.subject.as_str()).collect();
+                    subjects.len() > 1
                 };
-                let (kept, waited): (Vec<_>, Vec<_>) = kept.into_iter().partition(calm);
+                let (kept, waited): (Vec<_>, Vec<_>) = kept.into_iter().partition(compares);
                 let count = waited.len();
-                dropped.extend(waited);
+                dropped.extend(waited.into_iter().map(|one| one.block));
                 Rounds::Blocks { kept, dropped, waited: count }
             }
             other => other,
@@ -196,11 +248,7 @@ impl<'a> Rounds<'a> {
         match self {
             Rounds::Blocks { kept, .. } => kept
                 .iter()
-                .map(|block| {
-                    let own = block.slices.iter().filter(|slice| slice.subject == subject);
-                    let own = own.filter(|slice| slice.requests > 0);
-                    (block.session, own.map(Sample::of_slice).collect())
-                })
+                .map(|one| (one.block.session, one.slices(subject).map(Sample::of_slice).collect()))
                 .collect(),
             Rounds::Windows { kept, .. } => kept
                 .iter()
@@ -235,12 +283,17 @@ impl<'a> Rounds<'a> {
         figure: Figure,
     ) -> Vec<Observed> {
         let mut observed: Vec<Observed> = Vec::new();
+        let weight = |place: usize| match self {
+            Rounds::Blocks { kept, .. } => kept[place].weight,
+            Rounds::Windows { .. } => 1.0,
+        };
         for subject in subjects {
             for (place, (session, value)) in
                 self.by_round(subject, metric, figure).into_iter().enumerate()
             {
                 if observed.len() == place {
-                    observed.push(Observed { session, values: Vec::new() });
+                    let weight = weight(place);
+                    observed.push(Observed { session, values: Vec::new(), weight });
                 }
                 observed[place].values.push(value);
             }
@@ -254,8 +307,18 @@ impl<'a> Rounds<'a> {
 
     /// The geometric mean.
     pub(crate) fn mean(&self, subject: &str, metric: Metric, figure: Figure) -> f64 {
-        let all = self.logarithms(subject, metric, figure);
-        (all.iter().sum::<f64>() / all.len() as f64).exp()
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for (place, (_, value)) in self.by_round(subject, metric, figure).into_iter().enumerate() {
+            let weight = match self {
+                Rounds::Blocks { kept, .. } => kept[place].weight,
+                Rounds::Windows { .. } => 1.0,
+            };
+            if let Some(value) = value {
+                sum += weight * value;
+                weights += weight;
+            }
+        }
+        (sum / weights).exp()
     }
 
     /// The share of a processor that the server used, on average.
@@ -270,8 +333,9 @@ impl<'a> Rounds<'a> {
     /// The share of the servers' processors that strangers and the hypervisor took, on average.
     fn taken_from_servers(&self) -> f64 {
         let Rounds::Blocks { kept, .. } = self else { return 0.0 };
-        let of_servers = |block: &&Block| {
-            let processors = block.disturbance.processors.iter().filter(|cpu| cpu.is_of_servers);
+        let of_servers = |one: &Weighted<'_>| {
+            let processors =
+                one.block.disturbance.processors.iter().filter(|cpu| cpu.is_of_servers);
             processors.map(|cpu| cpu.strangers + cpu.stolen).fold(0.0, f64::max)
         };
         let all: Vec<f64> = kept.iter().map(of_servers).collect();
@@ -302,9 +366,7 @@ impl<'a> Rounds<'a> {
     ) -> f64 {
         let shares: Vec<f64> = match self {
             Rounds::Blocks { kept, .. } => {
-                let slices = kept.iter().flat_map(|block| &block.slices);
-                let own = slices.filter(|slice| slice.subject == subject && slice.requests > 0);
-                own.map(of_slice).collect()
+                kept.iter().flat_map(|one| one.slices(subject)).map(of_slice).collect()
             }
             Rounds::Windows { kept, .. } => {
                 let own = kept.iter().flatten().filter(|(name, _)| *name == subject);
@@ -315,8 +377,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// The number of blocks of a session that count, as far as is known before the other sessions are
-/// measured.
+/// The number of blocks of a session that count with most of their weight, as far as is known
+/// before the other sessions are measured.
 pub fn sound(heading: &Heading, blocks: &[&Block]) -> usize {
     let subjects: BTreeSet<&str> =
         blocks.iter().flat_map(|block| &block.slices).map(|slice| slice.subject.as_str()).collect();
@@ -325,14 +387,14 @@ pub fn sound(heading: &Heading, blocks: &[&Block]) -> usize {
     let is_far = heading.design.topology.is_some();
     let metric = rounds.metric(heading, &subjects.into_iter().collect::<Vec<_>>(), is_far);
     match rounds.without_waits(metric) {
-        Rounds::Blocks { kept, .. } => kept.len(),
+        Rounds::Blocks { kept, .. } => kept.iter().filter(|one| !one.is_light()).count(),
         Rounds::Windows { .. } => 0,
     }
 }
 
-/// Tells for each block, in the order of measurement, whether the hypervisor spoilt it. Steal
-/// within [`STEAL_AROUND`] seconds of a block also counts.
-fn disturbed(blocks: &[&Block]) -> Vec<bool> {
+/// The share of its most disturbed processor that the hypervisor took around each block, in the
+/// order of measurement: within [`STEAL_AROUND`] seconds of it.
+fn stolen_around(blocks: &[&Block]) -> Vec<f64> {
     let next_to =
         |one: &Block, other: &Block| (one.session, one.group) == (other.session, other.group);
     (0..blocks.len())
@@ -355,13 +417,14 @@ fn disturbed(blocks: &[&Block]) -> Vec<bool> {
             }
             let seconds: f64 = around.iter().map(|block| block.disturbance.seconds).sum();
             let processors = blocks[place].disturbance.processors.len();
-            (0..processors).any(|cpu| {
-                let stolen = |block: &&&Block| {
+            let stolen = |cpu: usize| {
+                let of = |block: &&&Block| {
                     let found = block.disturbance.processors.get(cpu);
                     found.map_or(0.0, |processor| processor.stolen) * block.disturbance.seconds
                 };
-                around.iter().map(|block| stolen(&block)).sum::<f64>() > MOST_STOLEN * seconds
-            })
+                around.iter().map(|block| of(&block)).sum::<f64>()
+            };
+            (0..processors).map(stolen).fold(0.0, f64::max) / seconds.max(f64::MIN_POSITIVE)
         })
         .collect()
 }

@@ -32,7 +32,7 @@ pub struct Summary {
     pub counted: Counted,
     /// The planned number of measurements of each cell.
     pub repeats: usize,
-    /// The number of cells of the design.
+    /// The number of cells of the design. In a race, of those that it needs.
     pub planned: usize,
     /// The number of cells with a measurement or a reason.
     pub done: usize,
@@ -70,6 +70,28 @@ pub struct Again {
 impl Summary {
     /// The summary of `records`, which may be fewer than the design has.
     pub fn of(heading: &Heading, records: &Records) -> Self {
+        let mut summary = Self::without_verdicts(heading, records);
+        let disqualified = summary.disqualified();
+        let question = Question { heading, records, disqualified: &disqualified };
+        summary.verdicts = verdict::verdicts(question);
+        summary
+    }
+
+    /// Whether each number of connections has its verdict, even if cells are missing.
+    pub fn is_answered(&self) -> bool {
+        let mut verdicts = self.verdicts.iter();
+        !self.verdicts.is_empty() && verdicts.all(Verdict::can_recommend)
+    }
+
+    /// The subjects that cannot be chosen by the records so far, with their numbers of connections.
+    pub(crate) fn disqualified_by(
+        heading: &Heading,
+        records: &Records,
+    ) -> BTreeSet<(String, usize)> {
+        Self::without_verdicts(heading, records).disqualified()
+    }
+
+    fn without_verdicts(heading: &Heading, records: &Records) -> Self {
         let design = &heading.design;
         let cells = &records.cells;
         let mut latest: BTreeMap<(&str, usize, usize), &Outcome> = BTreeMap::new();
@@ -101,9 +123,11 @@ impl Summary {
             .control
             .as_deref()
             .map(|name| Again { architecture: design.original(name).to_owned(), rows: again });
+        let missing =
+            design.concurrency.iter().map(|&concurrency| records.missing(design, concurrency));
         let yardsticks = design.subjects().filter(|name| design.is_yardstick(name));
         let looking_at_all = design.subjects().filter(|name| design.looks_at_all(name));
-        let mut summary = Summary {
+        Summary {
             service: design.service.clone(),
             subjects: design.subjects().map(str::to_owned).collect(),
             peers: design
@@ -116,7 +140,10 @@ impl Summary {
             concurrency: design.concurrency.clone(),
             counted: design.counted(),
             repeats: design.repeats,
-            planned: design.cells(),
+            planned: match design.race {
+                false => design.cells(),
+                true => latest.len() + missing.sum::<usize>(),
+            },
             done: latest.len(),
             seed: design.seed,
             yardsticks: yardsticks.map(str::to_owned).collect(),
@@ -126,11 +153,7 @@ impl Summary {
             rows,
             control,
             verdicts: Vec::new(),
-        };
-        let disqualified = summary.disqualified();
-        let question = Question { heading, records, disqualified: &disqualified };
-        summary.verdicts = verdict::verdicts(question);
-        summary
+        }
     }
 
     /// Each row with the faults that exclude its subject. The control is the same server as its

@@ -30,6 +30,12 @@ impl<'a> Clock<'a> {
         Self { until: Instant::now().checked_add(share), ..self }
     }
 
+    /// A clock that stops with this one, or after `length` if this one has no limit.
+    #[must_use]
+    pub(super) fn within(self, length: Duration) -> Self {
+        Self { until: self.until.or_else(|| Instant::now().checked_add(length)), ..self }
+    }
+
     /// The time that is left. `None` without a budget.
     pub fn left(self) -> Option<Duration> {
         self.until.map(|until| until.saturating_duration_since(Instant::now()))
@@ -45,7 +51,8 @@ impl<'a> Clock<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    pub(super) fn interrupted(self) -> &'a AtomicBool {
+    /// The flag that the user sets.
+    pub fn interrupted(self) -> &'a AtomicBool {
         self.interrupted
     }
 }

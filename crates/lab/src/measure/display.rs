@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::judge::race::Out;
 use crate::measure::experiment::Experiment;
 use crate::record::{Block, Cell, Outcome};
 use crate::statistics::median;
@@ -129,6 +130,19 @@ impl Display {
                 block.session + 1
             )),
             None => {}
+        }
+    }
+
+    /// Shows that a subject has left the race.
+    pub(crate) fn out(&mut self, concurrency: usize, subject: &str, out: &Out) {
+        let told = format!(
+            "{subject} is out of the race at {concurrency}: worse by {:.0} %, or {:.0} % at least",
+            100.0 * out.behind,
+            100.0 * out.low
+        );
+        match &self.live {
+            Some(live) => live.bar.set_message(told),
+            None => drop(writeln!(stderr(), "[{}/{}] {told}", self.ended, self.total)),
         }
     }
 

@@ -7,6 +7,8 @@
 //!              10,000:          windows in turn: server, window, end │ server, window, end │ …
 //!   repeat 1   …
 //! ```
+//!
+//! In a race (`race.rs`), sessions have only the subjects that may still be the best.
 
 pub mod behaviour;
 mod behind;
@@ -18,6 +20,7 @@ mod display;
 mod driver;
 pub mod experiment;
 pub mod hosts;
+mod lanes;
 pub(crate) mod length;
 pub(crate) mod load_command;
 pub mod machine;
@@ -26,6 +29,8 @@ pub(crate) mod no_server;
 pub(crate) mod observe;
 mod part;
 pub mod peers;
+mod preflight;
+mod race;
 pub mod recording;
 pub(crate) mod server;
 mod session;
@@ -53,6 +58,7 @@ use driver::After;
 
 pub use clock::Clock;
 pub use part::seconds_missing;
+pub use preflight::preflight;
 pub use stage::Stage;
 
 use part::Part;
@@ -203,6 +209,9 @@ fn run(
     clock: Clock<'_>,
     stage: &Stage,
 ) -> Result<bool, results::Error> {
+    if experiment.design.race {
+        return race::run(experiment, journal, clock, stage);
+    }
     let parts = Part::all(experiment);
     let lengths: Vec<f64> =
         parts.iter().map(|part| part.seconds_missing(experiment, &journal.records)).collect();

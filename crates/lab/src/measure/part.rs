@@ -39,6 +39,20 @@ impl Part {
         parts
     }
 
+    /// The repeat of the part's cells.
+    pub(super) fn repeat(&self) -> usize {
+        let (Self::Session(cells) | Self::InTurn(cells)) = self;
+        cells.first().map_or(0, |key| key.repeat)
+    }
+
+    /// The number of connections of a session.
+    pub(super) fn load(&self) -> Option<usize> {
+        match self {
+            Self::Session(cells) => cells.first().map(|key| key.concurrency),
+            Self::InTurn(_) => None,
+        }
+    }
+
     /// The approximate length of the missing part, in seconds. `records` has the finished part.
     pub(super) fn seconds_missing(&self, experiment: &Experiment, records: &Records) -> f64 {
         let done = results::done(&records.cells);

@@ -15,7 +15,7 @@ use super::stage::Stage;
 use super::throughout::Gathered;
 use super::together;
 use super::window::{Window, is_silent};
-use super::{Journal, cell_of, not_started, now};
+use super::{Journal, cell_of, lanes, not_started, now};
 use crate::judge::verdict;
 use crate::measure::experiment::Experiment;
 use crate::measure::length::slice_length;
@@ -73,7 +73,9 @@ pub(super) fn run(
                 == (first.concurrency, first.repeat, group)
         });
         let blocks = measured.count();
-        if blocks < experiment.design.blocks || keys.iter().any(|key| !done.contains(key)) {
+        // A race decides itself how many blocks a session has.
+        let planned = if experiment.design.race { 1 } else { experiment.design.blocks };
+        if blocks < planned || keys.iter().any(|key| !done.contains(key)) {
             missing.push((group, keys, blocks));
         }
     }
@@ -85,7 +87,11 @@ pub(super) fn run(
         let rest: usize = missing[place..].iter().map(|(_, keys, _)| keys.len()).sum();
         let own = clock.share(keys.len() as f64, rest as f64);
         let mut session = Session::start(experiment, first, *group, clock.interrupted(), stage);
-        complete &= session.windows(keys, journal)? && session.blocks(*blocks, journal, own)?;
+        complete &= session.windows(keys, journal)?
+            && match experiment.design.race {
+                true => session.race(*blocks, journal, own)?,
+                false => session.blocks(*blocks, journal, own)?,
+            };
         session.close(journal)?;
     }
     Ok(complete)
@@ -247,21 +253,72 @@ impl<'a> Session<'a> {
             if clock.is_interrupted() || clock.is_over() && number > done {
                 return Ok(number >= planned);
             }
-            match self.block(number) {
-                Ok(block) => {
-                    journal.block(block)?;
-                    number += 1;
-                }
-                Err(_) if self.interrupted.load(Ordering::Relaxed) => return Ok(false),
-                Err(Lost { index, problem }) => {
-                    let mut lost = self.alive.remove(index);
-                    let reason = lost.store.as_mut().and_then(OpenStore::problem);
-                    let reason = reason.unwrap_or_else(|| lost.server.last_words(Some(&problem)));
-                    journal.cell(cell_of(lost.key, now(), Outcome::Failed { reason }))?;
-                }
+            let everyone = (0..self.alive.len()).collect();
+            match self.next_block(number, everyone, journal)? {
+                Ended::Block => number += 1,
+                Ended::Lost => {}
+                Ended::Interrupted => return Ok(false),
             }
         }
         Ok(true)
+    }
+
+    /// Measures blocks of the subjects that go on in the race, after the `done` ones. This ends
+    /// when the session has enough of them, or the time is up. Returns false if there is no block
+    /// at the end. Subjects that are out stay alive, and rest.
+    fn race(
+        &mut self,
+        done: usize,
+        journal: &mut Journal,
+        clock: Clock<'_>,
+    ) -> Result<bool, results::Error> {
+        let mut lane = lanes::lane(journal, self.concurrency);
+        let mut number = done;
+        while number < lanes::most_blocks(&lane) && !(clock.is_over() && number > done) {
+            let goes_on = |index: &usize| lane.goes_on.contains(&self.alive[*index].key.subject);
+            let order: Vec<usize> = (0..self.alive.len()).filter(goes_on).collect();
+            // A block with one subject compares nothing.
+            if order.len() < 2 {
+                break;
+            }
+            match self.next_block(number, order, journal)? {
+                Ended::Block => number += 1,
+                Ended::Lost => lane = lanes::lane(journal, self.concurrency),
+                Ended::Interrupted => return Ok(false),
+            }
+            let here =
+                |block: &&Block| block.concurrency == self.concurrency && block.invalid.is_none();
+            if lanes::looks_at(journal.records.blocks.iter().filter(here).count()) {
+                let now = lanes::lane(journal, self.concurrency);
+                lanes::tell(&mut journal.display, &lane, &now);
+                lane = now;
+            }
+        }
+        Ok(number > 0 || self.alive.len() < 2)
+    }
+
+    /// Measures a block of the servers of `order`, in any order. A server that is lost in it leaves
+    /// the session.
+    fn next_block(
+        &mut self,
+        number: usize,
+        order: Vec<usize>,
+        journal: &mut Journal,
+    ) -> Result<Ended, results::Error> {
+        match self.block(number, order) {
+            Ok(block) => {
+                journal.block(block)?;
+                Ok(Ended::Block)
+            }
+            Err(_) if self.interrupted.load(Ordering::Relaxed) => Ok(Ended::Interrupted),
+            Err(Lost { index, problem }) => {
+                let mut lost = self.alive.remove(index);
+                let reason = lost.store.as_mut().and_then(OpenStore::problem);
+                let reason = reason.unwrap_or_else(|| lost.server.last_words(Some(&problem)));
+                journal.cell(cell_of(lost.key, now(), Outcome::Failed { reason }))?;
+                Ok(Ended::Lost)
+            }
+        }
     }
 
     /// Adds the figures of the whole session to the cells of the servers that are still alive.
@@ -299,9 +356,8 @@ impl<'a> Session<'a> {
         verdict::sound(&journal.heading, &blocks)
     }
 
-    fn block(&mut self, number: usize) -> Result<Block, Lost> {
+    fn block(&mut self, number: usize, mut order: Vec<usize>) -> Result<Block, Lost> {
         let started_at = now();
-        let mut order: Vec<usize> = (0..self.alive.len()).collect();
         shuffle(&mut order, &mut self.random);
         self.look()?;
         let mut slices = Vec::with_capacity(2 * order.len());
@@ -398,6 +454,14 @@ impl Drop for Session<'_> {
 fn hangs(driver: &mut dyn Driver, alive: &Alive<'_>) -> bool {
     let looked = driver.slice(alive.load, HANGS);
     looked.is_ok_and(|slice| slice.requests == 0 && slice.histograms.is_empty())
+}
+
+/// How an attempt at a block ended.
+enum Ended {
+    Block,
+    /// A server was lost, and there is no block.
+    Lost,
+    Interrupted,
 }
 
 /// A server that is no longer there.

@@ -57,6 +57,11 @@ pub struct Design {
     /// turn.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub blocks: usize,
+    /// Whether the subjects race: a subject that is worse for sure gets no more blocks, and an
+    /// answered load no more time. `repeats` is then the number of sessions that each load has at
+    /// least.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub race: bool,
     /// The warm-up before each measurement, in seconds.
     pub warm_up_seconds: f64,
     /// The window of each measurement, in seconds.
@@ -347,6 +352,7 @@ pub(crate) mod tests {
             http2: false,
             repeats: 3,
             blocks: 0,
+            race: false,
             warm_up_seconds: 0.2,
             window_seconds: 0.5,
             seed: 7,

@@ -80,12 +80,30 @@ impl Records {
         blocks
     }
 
+    /// The number of cells at a number of connections that have no outcome yet. What a race leaves
+    /// out is not missing.
+    pub fn missing(&self, design: &Design, concurrency: usize) -> usize {
+        if self.is_complete(design, concurrency) {
+            return 0;
+        }
+        let repeats = if design.race { 1 } else { design.repeats };
+        let all = design.measured().count().saturating_mul(repeats);
+        let here = self.cells.iter().filter(|cell| cell.concurrency == concurrency);
+        all.saturating_sub(here.filter(|cell| cell.repeat < repeats).count())
+    }
+
     /// Whether every session has its part of a verdict at a number of connections: all cells, and
     /// blocks of each group. A session has fewer blocks than planned if its share of the time was
-    /// spent.
+    /// spent. In a race, later sessions have only the subjects that may still be the best.
     pub fn is_complete(&self, design: &Design, concurrency: usize) -> bool {
-        let cells = self.cells.iter().filter(|cell| cell.concurrency == concurrency).count();
+        let here = self.cells.iter().filter(|cell| cell.concurrency == concurrency);
         let blocks = self.blocks_at(concurrency);
+        if design.race && !blocks.is_empty() {
+            let of_first = here.filter(|cell| cell.repeat == 0).count();
+            let sessions: BTreeSet<usize> = blocks.iter().map(|block| block.session).collect();
+            return of_first >= design.measured().count() && sessions.len() >= design.repeats;
+        }
+        let cells = here.count();
         let groups: BTreeSet<usize> = blocks.iter().map(|block| block.group).collect();
         let measured: BTreeSet<(usize, usize)> =
             blocks.iter().map(|block| (block.session, block.group)).collect();

@@ -148,14 +148,15 @@ fn is_empty(path: &Path) -> bool {
 }
 
 /// Whether an experiment of this design continues the one in `begun`. The continued experiment
-/// keeps the seed, timing, control and ways of the earlier run. The number of blocks is timing,
-/// too: the available time decides it.
+/// keeps the seed, timing, control, race and ways of the earlier run. The number of blocks is
+/// timing, too: the available time decides it.
 fn continues(design: &Design, begun: &Design) -> bool {
     let resumed = Design {
         seed: begun.seed,
         control: begun.control.clone(),
         ways: begun.ways.clone(),
         blocks: begun.blocks,
+        race: begun.race,
         warm_up_seconds: begun.warm_up_seconds,
         window_seconds: begun.window_seconds,
         ..design.clone()

@@ -74,7 +74,7 @@ fn ranking<'r>(summary: &Summary<'r>, regime: &str) -> Result<Vec<Ranked<'r>>, S
     }
     let block = |repeat: usize| {
         let values = rates.iter().map(|(_, rates)| rates.get(&repeat).map(|rate| rate.ln()));
-        Observed { session: repeat, values: values.collect() }
+        Observed { session: repeat, values: values.collect(), weight: 1.0 }
     };
     let blocks: Vec<Observed> = (0..repeats).map(block).collect();
     let fit = Fit::of(&blocks).filter(|fit| fit.blocks() >= FEWEST_SESSIONS).ok_or_else(|| {

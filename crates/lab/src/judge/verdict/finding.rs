@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::format::Counted;
 use crate::judge::alternatives::Alternative;
 use crate::judge::network::Network;
+use crate::judge::race::Out;
 use crate::judge::rounds::Metric;
 
 /// The verdict at a number of connections.
@@ -125,7 +126,8 @@ pub enum Cause {
         /// The number of blocks that a verdict needs.
         needed: usize,
     },
-    /// More than half of the blocks were dropped.
+    /// More than half of the blocks were dropped, or most of them count less than half and small
+    /// differences would not have been seen.
     Disturbed,
     /// The A/A control differs from itself.
     Control,
@@ -164,6 +166,9 @@ pub struct Standing {
     /// Whether the subject is level only because work has moved between the server and the load
     /// generator. A large difference of the load generator's own time shows such a move.
     pub work_moved: bool,
+    /// When the subject left the race, and how much worse it was then. `None` if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<Out>,
 }
 
 /// The evidence of a verdict.
@@ -173,12 +178,15 @@ pub struct Evidence {
     pub blocks: usize,
     /// All blocks, whether they count or not.
     pub measured: usize,
-    /// Blocks that were dropped. The reason is steal, or a load generator without a processor when
-    /// the rate decides.
+    /// Blocks, or rounds of windows, that were dropped. The reason is an invalid load, a load
+    /// generator without a processor when the rate decides, or steal from windows in turn.
     pub dropped: usize,
     /// The dropped blocks in which the load generator waited.
     pub waited: usize,
-    /// Blocks that were measured in place of dropped ones, beyond the planned number.
+    /// Blocks that count with less than half of a weight, because the hypervisor took more than a
+    /// tenth of a processor.
+    pub lighter: usize,
+    /// Blocks beyond the planned number, measured because others are lighter or were dropped.
     pub again: usize,
     /// Sessions, each with fresh servers.
     pub sessions: usize,

@@ -34,20 +34,14 @@ use crate::judge::alternatives::Alternative;
 use crate::judge::blocks::Fit;
 use crate::judge::network::Network;
 use crate::judge::pairs::{Fits, Pair, Pairs};
+pub use crate::judge::question::{FAMILY_ERROR, FEWEST_BLOCKS, FEWEST_SESSIONS, Question};
+use crate::judge::race::{self, Lane, Out};
 use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
-use crate::record::{Disturbance, Heading, Measured, Outcome, Processor, Records};
+use crate::record::{Disturbance, Measured, Outcome, Processor};
 
 pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
 
-/// The probability that an experiment puts an equal subject out of a best set, over all numbers of
-/// connections.
-pub const FAMILY_ERROR: f64 = 0.025;
-/// With fewer blocks, the verdict recommends none of several subjects.
-pub const FEWEST_BLOCKS: usize = 15;
-/// With fewer sessions of fresh servers, the verdict recommends none of several subjects. The same
-/// holds for rounds of windows that are measured in turn.
-pub const FEWEST_SESSIONS: usize = 3;
 /// With fewer sessions or rounds, effects of chance and of a process's start cannot be told apart.
 const FEWEST_TO_TELL: usize = 2;
 /// Other processes that use more than this share of a processor are reported.
@@ -57,19 +51,6 @@ pub const MANY_STRANGERS: f64 = 0.10;
 pub const COARSE: f64 = 0.15;
 /// See [`COARSE`].
 pub const COARSE_LATENCY: f64 = 1.0;
-
-/// The inputs of the verdict.
-#[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
-    /// The experiment as designed.
-    pub heading: &'a Heading,
-    /// The results.
-    pub records: &'a Records,
-    /// Subjects that cannot be chosen at a number of connections because of a fault. Faults are
-    /// wrong replies, unserved connections, a full listen queue, invalid cells, and a broken
-    /// constraint.
-    pub disqualified: &'a BTreeSet<(String, usize)>,
-}
 
 /// The verdict at each number of connections, in the order of the design.
 pub fn verdicts(question: Question<'_>) -> Vec<Verdict> {
@@ -90,6 +71,8 @@ struct Count<'a> {
     metric: Metric,
     /// The observations, and the dropped ones.
     rounds: Rounds<'a>,
+    /// The race, if the experiment was one.
+    lane: Option<Lane>,
 }
 
 impl<'a> Count<'a> {
@@ -113,7 +96,8 @@ impl<'a> Count<'a> {
         let network = Network::of(question.records, concurrency, &subjects[..candidates]);
         let metric = rounds.metric(question.heading, &subjects[..candidates], network.is_some());
         let rounds = rounds.without_waits(metric);
-        Self { question, concurrency, subjects, candidates, network, metric, rounds }
+        let lane = design.race.then(|| race::lane(question, concurrency));
+        Self { question, concurrency, subjects, candidates, network, metric, rounds, lane }
     }
 
     fn verdict(&self) -> Verdict {
@@ -151,12 +135,20 @@ impl<'a> Count<'a> {
 
     /// The share of the family error that this number of connections has.
     fn alpha(&self) -> f64 {
-        FAMILY_ERROR / self.question.heading.design.concurrency.len().max(1) as f64
+        let whole = FAMILY_ERROR / self.question.heading.design.concurrency.len().max(1) as f64;
+        // The looks of a race have the rest.
+        if self.lane.is_some() { (1.0 - race::SHARE_OF_RACE) * whole } else { whole }
+    }
+
+    /// When a subject left the race, and why. `None` if it did not.
+    fn out(&self, place: usize) -> Option<Out> {
+        self.lane.as_ref()?.out(self.subjects[place]).copied()
     }
 
     /// Fits the logarithms of a figure of which larger values are worse.
     fn fit(&self, figure: Figure) -> Option<Fit> {
-        Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure))
+        let fit = Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure));
+        if self.lane.is_some() { fit.map(Fit::careful) } else { fit }
     }
 
     /// The standings of all subjects, and the result of the control.
@@ -167,12 +159,15 @@ impl<'a> Count<'a> {
             places.sort_by(|one, other| effect(one).partial_cmp(&effect(other)).expect("finite"));
             places
         };
-        let ranked = usable(0..self.candidates);
+        let mut ranked = usable(0..self.candidates);
+        // What left the race is worse for sure, whatever the few blocks of it say now.
+        ranked.sort_by_key(|place| self.out(*place).is_some());
+        let racing = ranked.iter().filter(|place| self.out(**place).is_none()).count();
         let Some(&best) = ranked.first() else { return };
-        let all = Pairs::new(fits, Fit::family, ranked.len(), self.alpha());
+        let all = Pairs::new(fits, Fit::family, racing, self.alpha());
         let standing = |place: usize| {
             let pair = all.pair(place, best);
-            (pair.critical, self.standing(place, pair))
+            (pair.critical, self.standing(place, best, pair))
         };
         verdict.alternatives = self.alternatives(fits, &ranked);
         let ranked: Vec<(f64, Standing)> = ranked.into_iter().map(standing).collect();
@@ -219,27 +214,37 @@ impl<'a> Count<'a> {
         others.into_iter().map(alternative).collect()
     }
 
-    fn standing(&self, place: usize, pair: Pair) -> Standing {
+    fn standing(&self, place: usize, best: usize, pair: Pair) -> Standing {
         let Pair { behind, critical, level, work_moved } = pair;
         let subject = self.subjects[place];
         let mean = |figure: Figure| self.rounds.mean(subject, self.metric, figure);
+        let out = self.out(place);
+        // A subject may lack some blocks. The fit knows what it would have had in them.
+        let figure = self.metric.figure();
+        let value = self.rounds.mean(self.subjects[best], self.metric, figure) * behind.exp();
+        let server_cpu_us = match self.metric {
+            Metric::ServerCpu => value,
+            Metric::Rate | Metric::Latency(_) => mean(|sample| sample.server_cpu_us),
+        };
+        let low = out.map_or(f64::NEG_INFINITY, |out| out.low).max((behind - critical).exp_m1());
         let rates =
             self.rounds.logarithms(subject, self.metric, |sample| sample.requests_per_second);
         let rate = Rate::of(&rates);
         Standing {
             subject: subject.to_owned(),
-            value: self.metric.told(mean(self.metric.figure())),
+            value: self.metric.told(value),
             behind: behind.exp_m1(),
-            low: (behind - critical).exp_m1(),
-            high: (behind + critical).exp_m1(),
-            level,
-            server_cpu_us: mean(|sample| sample.server_cpu_us),
+            low,
+            high: (behind + critical).exp_m1().max(low),
+            level: level && out.is_none(),
+            server_cpu_us,
             client_cpu_us: mean(|sample| sample.client_cpu_us),
             rate: rate.value,
             rate_low: rate.low,
             rate_high: rate.high,
             at_least: self.rounds.client_was_limit(subject),
-            work_moved,
+            work_moved: work_moved && out.is_none(),
+            out,
         }
     }
 
@@ -251,7 +256,10 @@ impl<'a> Count<'a> {
             [alone] => return Some(Cause::Alone { subject: alone.to_owned() }),
             _ => {}
         }
-        if !self.question.records.is_complete(&self.question.heading.design, self.concurrency) {
+        // What is sure so far is said, if each candidate has taken part in it.
+        if self.is_partial()
+            && (verdict.evidence.sessions < FEWEST_TO_TELL || self.lacks_somebody())
+        {
             return Some(Cause::Partial);
         }
         let all_are_compared = verdict.standings.len() == self.candidates;
@@ -260,6 +268,20 @@ impl<'a> Count<'a> {
             return Some(self.imprecise(verdict).unwrap_or(few));
         }
         verdict.control.as_ref().is_some_and(|control| !control.holds()).then_some(Cause::Control)
+    }
+
+    /// Whether the experiment is not complete.
+    fn is_partial(&self) -> bool {
+        !self.question.records.is_complete(&self.question.heading.design, self.concurrency)
+    }
+
+    /// Whether the records do not have any outcome of some subject yet.
+    fn lacks_somebody(&self) -> bool {
+        let cells = &self.question.records.cells;
+        let here = |name: &str| {
+            cells.iter().any(|cell| cell.concurrency == self.concurrency && cell.subject == name)
+        };
+        !self.question.heading.design.measured().all(here)
     }
 
     /// The reason why level subjects may differ by more than a reader would expect, if there is
@@ -271,13 +293,18 @@ impl<'a> Count<'a> {
             Metric::ServerCpu | Metric::Rate => COARSE,
         };
         let needed = needed(evidence);
+        if self.is_partial() {
+            return Some(Cause::Partial);
+        }
         if evidence.dropped > evidence.blocks {
             return Some(Cause::Disturbed);
         }
         if evidence.blocks < needed || evidence.sessions < FEWEST_SESSIONS {
             return Some(Cause::FewBlocks { needed });
         }
-        verdict.critical.is_none_or(|critical| critical > coarse).then_some(Cause::Coarse)
+        let mostly_disturbed = 2 * evidence.lighter > evidence.measured;
+        let cause = if mostly_disturbed { Cause::Disturbed } else { Cause::Coarse };
+        verdict.critical.is_none_or(|critical| critical > coarse).then_some(cause)
     }
 
     fn evidence(&self, fit: Option<&Fit>) -> Evidence {
@@ -312,9 +339,9 @@ impl<'a> Count<'a> {
                 }
             }
             Rounds::Blocks { kept, dropped, waited } => {
-                let all = || kept.iter().chain(dropped);
+                let all = || kept.iter().map(|one| one.block).chain(dropped.iter().copied());
                 let groups: BTreeSet<usize> = all().map(|block| block.group).collect();
-                let sessions: BTreeSet<usize> = kept.iter().map(|block| block.session).collect();
+                let sessions: BTreeSet<usize> = kept.iter().map(|one| one.block.session).collect();
                 let processors = || all().flat_map(|block| &block.disturbance.processors);
                 let worst = processors().max_by(|one, other| one.stolen.total_cmp(&other.stolen));
                 let (with_strangers, strangers) =
@@ -324,7 +351,14 @@ impl<'a> Count<'a> {
                     measured: all().count(),
                     dropped: dropped.len(),
                     waited: *waited,
-                    again: all().count().saturating_sub(design.planned_blocks() * groups.len()),
+                    lighter: kept.iter().filter(|one| one.is_light()).count(),
+                    // A race has no planned number.
+                    again: match self.lane {
+                        Some(_) => 0,
+                        None => {
+                            all().count().saturating_sub(design.planned_blocks() * groups.len())
+                        }
+                    },
                     sessions: sessions.len(),
                     groups: groups.len(),
                     in_turn: false,

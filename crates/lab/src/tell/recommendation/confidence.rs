@@ -191,7 +191,7 @@ impl Disturbed {
         Self {
             blocks: sum(|one| one.measured),
             what: if all().all(|one| one.in_turn) { "rounds" } else { "blocks" },
-            stolen: sum(|one| one.dropped - one.waited),
+            stolen: sum(|one| one.lighter + one.dropped - one.waited),
             again: sum(|one| one.again),
             waited: sum(|one| one.waited),
             throttled: sum(|one| one.throttled),
@@ -233,8 +233,8 @@ pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
             format!(" (up to {} of {cpu})", percent(worst.stolen))
         });
         sentences.push(format!(
-            "The hypervisor took more than a tenth of a processor{share} in or around {stolen} of {blocks} {what}, which do not \
-             count; {again} were measured again."
+            "The hypervisor took more than a tenth of a processor{share} in or around {stolen} of {blocks} {what}, which count \
+             less; {again} were measured besides."
         ));
     }
     if waited > 0 {

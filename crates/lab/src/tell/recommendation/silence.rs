@@ -136,7 +136,7 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
             };
             format!(
                 "{who} disturbed {} of {}: {remedy}",
-                evidence.dropped,
+                evidence.dropped + evidence.lighter,
                 rounds(evidence, evidence.measured)
             )
         }
