@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
+use duality_lab::page::write_whole;
 use duality_lab::record::Heading;
 use duality_lab::tell::answer::Answer;
+use duality_lab::tell::answers::plan::{self as index, Index};
+use duality_lab::tell::answers::runs;
 use duality_lab::tell::comparison::Comparison;
 use duality_lab::tell::comparison::data::{Runs, VERSION};
 use duality_lab::tell::data;
-use duality_lab::tell::report::index::{self, Index};
+use duality_lab::tell::render::html::html;
+use duality_lab::tell::render::text::{WIDE, text};
 use duality_lab::tell::report::markdown::{self, Table};
-use duality_lab::tell::report::overlay;
 use duality_runtime::log;
 use serde_json::json;
 
@@ -196,6 +199,8 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
     let regressions: Vec<String> = arguments.fail_on_regression.map_or(Vec::new(), |percent| {
         comparisons.iter().flat_map(|comparison| comparison.regressions(percent)).collect()
     });
+    let names = [first.to_string(), second.to_string()];
+    let sheet = runs::sheet([&names[0], &names[1]], &comparisons, &alone);
     if arguments.json {
         let asked = arguments.fail_on_regression.is_some();
         let told = Runs {
@@ -209,14 +214,10 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
         let told = serde_json::to_value(told).expect("it is plain data");
         print(&told.to_string())?;
     } else {
-        let runs = format!("first: {first}\nsecond: {second}\n");
-        let told = first_line(&comparisons) + &runs + "\n" + &text(&comparisons, &alone);
-        print(&for_terminal(told, &io::stdout()))?;
+        print(&for_terminal(text(&sheet, WIDE), &io::stdout()))?;
     }
     if let Some(path) = &arguments.out {
-        let names = [first.to_string(), second.to_string()];
-        overlay::write(path, [&names[0], &names[1]], &comparisons)
-            .map_err(|error| unwritten(path, &error))?;
+        write_whole(path, &html(&sheet)).map_err(|error| unwritten(path, &error))?;
         log::tell(format_args!("page: {}", path.display()));
     }
     let Some(percent) = arguments.fail_on_regression else { return Ok(()) };
@@ -238,32 +239,6 @@ fn matched<'a>(before: &'a Run, after: &'a Run) -> (Vec<(&'a Found, &'a Found)>,
         lone.map(move |one| one.directory().display().to_string())
     };
     (pairs.collect(), lone(before, after).chain(lone(after, before)).collect())
-}
-
-fn text(comparisons: &[Comparison], alone: &[String]) -> String {
-    let mut text = String::new();
-    for comparison in comparisons {
-        if let Some(name) = comparison.experiment.as_ref().filter(|_| comparisons.len() > 1) {
-            text.push_str(&format!("{name}\n{}\n\n", "=".repeat(name.chars().count())));
-        }
-        text.push_str(&comparison.render_text());
-        text.push('\n');
-    }
-    if !alone.is_empty() {
-        text.push_str(&format!("in one run only: {}\n", alone.join(", ")));
-    }
-    text
-}
-
-/// The faults that make the second run worse, in a line. Empty if there are none.
-fn first_line(comparisons: &[Comparison]) -> String {
-    let faults = || comparisons.iter().flat_map(|one| &one.faults).filter(|one| one.is_regression);
-    let Some(first) = faults().next() else { return String::new() };
-    let more = match faults().count() - 1 {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    format!("The second run cannot be chosen: {}{more}.\n", first.told)
 }
 
 /// The verdict for CI.
@@ -298,9 +273,8 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
     for regression in regressions {
         log::tell(format_args!("regression: {regression}"));
     }
-    let faults = first_line(comparisons);
-    if !faults.is_empty() {
-        return Err(Failure::failed(faults.trim_end()));
+    if let Some(faults) = runs::first_line(comparisons) {
+        return Err(Failure::failed(faults));
     }
     match regressions.len() {
         0 => Ok(()),

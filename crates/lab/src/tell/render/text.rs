@@ -2,7 +2,7 @@
 
 use textwrap::core::display_width;
 
-use crate::tell::sheet::{Block, Form, Part, Sheet, Side, Table};
+use crate::tell::sheet::{Block, Cell, Form, Part, Sheet, Side, Table};
 
 /// The columns of a terminal.
 pub const TERMINAL: usize = 80;
@@ -22,9 +22,11 @@ fn block_text(block: &Block, width: usize) -> String {
 
 fn part_text(part: &Part, width: usize) -> String {
     match part {
-        Part::Heading(text) | Part::Answer(text) | Part::Sentence(text) | Part::Note(text) => {
-            paragraph("", text, width)
-        }
+        Part::Heading(text)
+        | Part::Answer(text)
+        | Part::Sentence(text)
+        | Part::Warning(text)
+        | Part::Note(text) => paragraph("", text, width),
         Part::Verbatim(text) => format!("{text}\n"),
         Part::Command(words) => command(words, width),
         Part::List(title, items) => {
@@ -32,7 +34,7 @@ fn part_text(part: &Part, width: usize) -> String {
             format!("{title}:\n{items}")
         }
         Part::Table(table) => table_text(table),
-        Part::Key(_) | Part::Figure(_) => String::new(),
+        Part::Link { .. } | Part::Key(_) | Part::Figure(_) => String::new(),
     }
 }
 
@@ -69,17 +71,19 @@ pub fn table_text(table: &Table) -> String {
 /// The rows of a table, with columns as wide as their cells on a terminal. A letter of Chinese,
 /// Japanese or Korean takes two columns.
 fn aligned(table: &Table, indent: &str) -> String {
-    let header: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
-    let rows = || table.has_header().then_some(&header).into_iter().chain(&table.rows);
+    let header = table.has_header().then(|| {
+        table.columns.iter().map(|column| Cell::from(column.name.clone())).collect::<Vec<Cell>>()
+    });
+    let rows = || header.iter().chain(&table.rows);
     let width = |column: usize| {
         let cells = rows().filter_map(|row| row.get(column));
-        cells.map(|cell| display_width(cell)).max().unwrap_or(0)
+        cells.map(|cell| display_width(&cell.text)).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
     let mut text = String::new();
     for row in rows() {
         let mut line = indent.to_owned();
-        for (place, ((cell, column), width)) in
+        for (place, ((Cell { text: cell, .. }, column), width)) in
             row.iter().zip(&table.columns).zip(&widths).enumerate()
         {
             let room = " ".repeat(width - display_width(cell));

@@ -133,7 +133,7 @@ pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
         let csv = format!("architecture,{},behind,low,high\r\n", summary.counted.noun())
             + &csv.collect::<String>();
         let svg = Forest {
-            about: &format!("How far behind {base} at {at}, by {what}"),
+            about: format!("How far behind {base} at {at}, by {what}"),
             line: Some(1.0),
             is_logarithmic: true,
             told: |ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0)),
@@ -232,8 +232,7 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
             + &csv.collect::<String>();
         let at = summary.at(concurrency);
         let about = format!("Requests per second at {at}");
-        let svg =
-            Forest { about: &about, line: None, is_logarithmic: false, told: short, rows }.svg();
+        let svg = Forest { about, line: None, is_logarithmic: false, told: short, rows }.svg();
         Figure {
             id: format!("rates-{concurrency}"),
             title: at,

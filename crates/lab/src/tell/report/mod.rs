@@ -5,10 +5,8 @@
 
 mod charts;
 mod csv;
-pub mod index;
 mod load;
 pub mod markdown;
-pub mod overlay;
 mod queues;
 mod raw;
 mod table;
@@ -25,6 +23,7 @@ use crate::tell::answer::Answer;
 use crate::tell::replay;
 
 pub use raw::RawLines;
+pub(super) use table::command;
 
 /// Writes the report to `path`, completely or not at all.
 ///
