@@ -15,6 +15,7 @@ use duality_lab::measure::{Clock, Finished, Stage};
 use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;
+use duality_lab::tell::render::text::TERMINAL;
 use duality_lab::tell::report::RawLines;
 use duality_lab::tell::{data, report};
 use duality_runtime::log;
@@ -151,6 +152,9 @@ pub(super) struct Arguments {
     pub(super) budget: Option<Duration>,
     #[command(flatten)]
     constraints: ConstraintFlags,
+    /// Percent within which two subjects are level, if that is sure [default: 5]
+    #[arg(long, value_name = "PERCENT", value_parser = margin, help_heading = heading::RECOMMENDATION)]
+    margin: Option<f64>,
     /// Processors of the servers, such as 0 or 0,2; with --client-cpus [default: the first]
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "client_cpus", help_heading = heading::MEASURING)]
     server_cpus: Option<Vec<usize>>,
@@ -226,6 +230,7 @@ impl Arguments {
             client_cpus: self.client_cpus.clone(),
             constraints: self.constraints.constraints(),
             current: self.constraints.current().map(str::to_owned),
+            margin: self.margin,
             ..clients
         };
         self.replay.put_into(&mut settings);
@@ -454,7 +459,8 @@ impl Shown<'_> {
             true => for_terminal(answer.render_text(self.baseline), &io::stdout()),
             false => {
                 let run = in_shell(&run.display().to_string());
-                answer.render_screen(page, &format!("duality report {run} --tables{}", self.asked))
+                let more = format!("duality report {run} --tables{}", self.asked);
+                answer.render_screen(page, &more, terminal_width())
             }
         })
     }
@@ -476,6 +482,20 @@ pub(super) fn tell<'f>(
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     shown.print(&answer, &page, out)?;
     Ok(answer)
+}
+
+/// The columns of the terminal, or the usual number of them.
+fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    columns.unwrap_or(TERMINAL).max(20)
+}
+
+/// Reads a margin in percent.
+pub(super) fn margin(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    let percent = percent.filter(|percent| (0.1..=100.0).contains(percent));
+    percent.ok_or_else(|| "give a percentage such as 5, from 0.1 to 100".to_owned())
 }
 
 fn fresh_directory() -> PathBuf {

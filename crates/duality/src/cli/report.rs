@@ -17,9 +17,9 @@ use duality_lab::tell::report::markdown::{self, Table};
 use duality_runtime::log;
 use serde_json::json;
 
-use super::compare::Shown;
+use super::compare::{self, Shown};
 use super::runs::{Found, Run, unwritten};
-use super::{ConstraintFlags, Failure, for_terminal, print, regimes};
+use super::{ConstraintFlags, Failure, for_terminal, heading, print, regimes};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -52,6 +52,9 @@ pub(super) struct Arguments {
     out: Option<PathBuf>,
     #[command(flatten)]
     constraints: ConstraintFlags,
+    /// Percent within which two subjects are level, if that is sure [default: 5]
+    #[arg(long, value_name = "PERCENT", value_parser = compare::margin, help_heading = heading::RECOMMENDATION)]
+    margin: Option<f64>,
     /// Print all tables, warnings and reasons instead of one screen
     #[arg(long, conflicts_with = "json")]
     tables: bool,
@@ -86,7 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Err(Failure::misuse("--current is asked of one run: leave it out, or name one run"))
         }
         [before, after] if arguments.constraints.constraints().is_none() => {
-            compare(before, after, arguments)
+            compare_runs(before, after, arguments)
         }
         [_, _] => Err(Failure::misuse(
             "--slo and --memory are asked of one run: leave them out, or name one run",
@@ -103,13 +106,15 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let origin = run.experiments.iter().find_map(|found| found.results.0.plan.as_ref());
     let mut index = origin.filter(|_| of_plan).map(Index::of);
     let mut told = Vec::new();
-    let asked = arguments.constraints.typed();
+    let margin = arguments.margin.map(|percent| format!(" --margin {percent}"));
+    let asked = arguments.constraints.typed() + &margin.unwrap_or_default();
     for found in &run.experiments {
         let (heading, records) = &found.results;
         let constraints = arguments.constraints.constraints();
         let constraints = constraints.unwrap_or_else(|| heading.constraints.clone());
         let current = current(arguments.constraints.current(), heading)?;
-        let heading = Heading { constraints, current, ..heading.clone() };
+        let margin = arguments.margin.map(|percent| percent / 100.0).or(heading.margin);
+        let heading = Heading { constraints, current, margin, ..heading.clone() };
         let page = match &arguments.out {
             Some(out) if of_plan => {
                 let directory = out.join(found.directory().file_name().unwrap_or_default());
@@ -179,7 +184,7 @@ fn tables(run: &Run, which: &[Table]) -> Result<(), Failure> {
 }
 
 /// Compares two runs.
-fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failure> {
+fn compare_runs(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let (pairs, alone) = matched(before, after);
     let comparisons = pairs
         .iter()

@@ -60,6 +60,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
         hosts: BTreeMap::new(),
         constraints: Constraints::default(),
         current: None,
+        margin: None,
         unit_costs: UnitCosts::default(),
     };
     let mut results = Results::create(directory, &experiment).unwrap();

@@ -273,6 +273,9 @@ settings! {
     "current" current: String, Lab, values::text,
         "text", "none", "What runs today, of the architectures and peers: the answer says whether a change pays"
         => |name, experiment| experiment.current = Some(name.clone());
+    "margin" margin: f64, Lab, values::margin,
+        "number", "5", "Within how many percent two subjects are level, for sure"
+        => |percent, experiment| experiment.margin = Some(percent / 100.0);
     "root" root: PathBuf, Servers, values::path,
         "directory", "a few built-in pages", "The directory with the files that http and guestbook serve";
     "templates" templates: PathBuf, Servers, values::path,

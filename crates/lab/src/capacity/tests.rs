@@ -165,6 +165,7 @@ fn heading() -> Heading {
         hosts: BTreeMap::new(),
         constraints: Constraints::default(),
         current: None,
+        margin: None,
         unit_costs: UnitCosts::default(),
     }
 }

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::judge::pairs::Pair;
+use crate::judge::verdict::{Metric, Told};
 
 /// An alternative, compared with the subject that runs today.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -16,7 +17,7 @@ pub struct Alternative {
     /// The subject.
     pub subject: String,
     /// What follows.
-    pub change: Change,
+    pub change: Told,
     /// The share by which the alternative is worse than the subject that runs today: 0.06 is 6 %.
     /// The share of a better alternative is negative.
     pub difference: f64,
@@ -26,38 +27,28 @@ pub struct Alternative {
     pub high: f64,
 }
 
-/// The effect of a change to the alternative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Change {
-    /// The alternative is certain to be better.
-    Better,
-    /// The alternative is certain to be worse.
-    Worse,
-    /// Neither subject is certain to be better.
-    Level,
-}
-
 impl Alternative {
     /// The finding on the alternative `subject`, from comparisons in both directions.
-    pub(crate) fn of(subject: &str, beside: Pair, against: Pair) -> Self {
-        let change = match (beside.level, against.level) {
-            (false, _) => Change::Worse,
-            (true, false) => Change::Better,
-            (true, true) => Change::Level,
-        };
+    pub(crate) fn of(subject: &str, beside: Pair, against: Pair, margin: f64) -> Self {
         let Pair { behind, critical, .. } = beside;
-        Self {
-            subject: subject.to_owned(),
-            change,
-            difference: behind.exp_m1(),
-            low: (behind - critical).exp_m1(),
-            high: (behind + critical).exp_m1(),
-        }
+        let [low, high] = [(behind - critical).exp_m1(), (behind + critical).exp_m1()];
+        let change = match (beside.level, against.level) {
+            (false, _) => Told::Worse,
+            (true, false) => Told::Better,
+            (true, true) if beside.work_moved || against.work_moved => Told::WorkMoved,
+            (true, true) => Told::within([low, high], margin),
+        };
+        let subject = subject.to_owned();
+        Self { subject, change, difference: behind.exp_m1(), low, high }
     }
 
-    /// The smallest difference that can be seen, as a share.
-    pub fn critical(&self) -> f64 {
-        (1.0 + self.high) / (1.0 + self.difference) - 1.0
+    /// The largest gain that the alternative may have, as a share of the figure of the subject that
+    /// runs today: the time that it saves, or the requests/s that it serves more.
+    pub fn most_gain(&self, metric: Metric) -> f64 {
+        match (self.change, metric) {
+            (Told::Worse, _) => 0.0,
+            (_, Metric::Rate) => (1.0 / (1.0 + self.low) - 1.0).max(0.0),
+            _ => (-self.low).max(0.0),
+        }
     }
 }

@@ -117,6 +117,16 @@ pub enum Tone {
     Bad,
     /// It says little.
     Soft,
+    /// It is what the others are compared with.
+    Strong,
+    /// It is the best of its column.
+    Best,
+    /// Nothing is sure of it.
+    Unsure,
+    /// It is out, and the text says why.
+    Out,
+    /// It is worse for sure: how much, from 1 to 4.
+    Heat(u8),
 }
 
 /// A column of a table.

@@ -78,6 +78,13 @@ impl Verdict {
         self.standings.iter().filter(|standing| standing.level && !self.is_withheld())
     }
 
+    /// The most by which a subject that is not told apart from the best may be worse, as a share.
+    /// `None` without such a subject.
+    pub fn most_behind(&self) -> Option<f64> {
+        let others = self.leaders().filter(|one| one.behind > 0.0 && one.told != Told::WorkMoved);
+        others.map(|one| one.high).reduce(f64::max)
+    }
+
     /// The subjects that are certain to be worse. Empty if the verdict is withheld.
     pub fn excluded(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| !standing.level && !self.is_withheld())
@@ -147,8 +154,10 @@ pub struct Standing {
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// Whether the subject cannot be told from the best.
+    /// Whether the subject is not certain to be worse than the best.
     pub level: bool,
+    /// The meaning of the comparison with the best.
+    pub told: Told,
     /// The server's processor time for each request, in microseconds.
     pub server_cpu_us: f64,
     /// The load generator's processor time for each request, in microseconds.
@@ -161,9 +170,43 @@ pub struct Standing {
     pub rate_high: f64,
     /// Whether the load generator was the limit. Then the true rate is at least the measured rate.
     pub at_least: bool,
-    /// Whether the subject is level only because work has moved between the server and the load
-    /// generator. A large difference of the load generator's own time shows such a move.
+    /// Whether the subject is not put out only because work has moved between the server and the
+    /// load generator. A large difference of the load generator's own time shows such a move.
     pub work_moved: bool,
+}
+
+/// What the interval of a difference says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// The subject is better for sure.
+    Better,
+    /// The subject is worse for sure.
+    Worse,
+    /// The server's figure is worse, or better, for sure, but work has moved between the server and
+    /// the load generator: the time of both together does not differ for sure.
+    WorkMoved,
+    /// The two are level: the whole interval is within the margin.
+    Level,
+    /// The two are not told apart. They may differ by more than the margin.
+    NotTold,
+}
+
+impl Told {
+    /// What the interval from `low` to `high` says, in shares, if neither subject is put out by it.
+    /// To be level takes two one-sided tests, of more and of less than the margin. An interval
+    /// within the margin passes both, at the error of the interval.
+    pub(crate) fn within([low, high]: [f64; 2], margin: f64) -> Self {
+        match low >= 1.0 / (1.0 + margin) - 1.0 && high <= margin {
+            true => Self::Level,
+            false => Self::NotTold,
+        }
+    }
+
+    /// Whether one of the two is better for sure.
+    pub fn is_sure(self) -> bool {
+        matches!(self, Self::Better | Self::Worse)
+    }
 }
 
 /// The evidence of a verdict.

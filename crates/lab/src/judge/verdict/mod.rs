@@ -38,7 +38,7 @@ use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
 use crate::record::{Disturbance, Heading, Measured, Outcome, Processor, Records};
 
-pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
+pub use finding::{Cause, Control, Evidence, Finding, Standing, Told, Verdict};
 
 /// The probability that an experiment puts an equal subject out of a best set, over all numbers of
 /// connections.
@@ -214,7 +214,7 @@ impl<'a> Count<'a> {
         let with_it = Pairs::new(fits, Fit::family_of_one, others.len() + 1, self.alpha());
         let alternative = |place: usize| {
             let (beside, against) = (with_it.pair(place, current), with_it.pair(current, place));
-            Alternative::of(self.subjects[place], beside, against)
+            Alternative::of(self.subjects[place], beside, against, self.question.heading.margin())
         };
         others.into_iter().map(alternative).collect()
     }
@@ -226,13 +226,22 @@ impl<'a> Count<'a> {
         let rates =
             self.rounds.logarithms(subject, self.metric, |sample| sample.requests_per_second);
         let rate = Rate::of(&rates);
+        let [low, high] = [(behind - critical).exp_m1(), (behind + critical).exp_m1()];
+        let told = match (level, work_moved) {
+            (false, _) => Told::Worse,
+            (true, true) => Told::WorkMoved,
+            // A peer may be better than the best candidate.
+            (true, false) if high < 0.0 => Told::Better,
+            (true, false) => Told::within([low, high], self.question.heading.margin()),
+        };
         Standing {
             subject: subject.to_owned(),
             value: self.metric.told(mean(self.metric.figure())),
             behind: behind.exp_m1(),
-            low: (behind - critical).exp_m1(),
-            high: (behind + critical).exp_m1(),
+            low,
+            high,
             level,
+            told,
             server_cpu_us: mean(|sample| sample.server_cpu_us),
             client_cpu_us: mean(|sample| sample.client_cpu_us),
             rate: rate.value,

@@ -15,6 +15,7 @@ use crate::page::write_whole;
 use crate::record::{Clients, Design, Heading, Origin};
 use crate::tell::answer::Answer;
 use crate::tell::render::html::html;
+use crate::tell::render::text::TERMINAL;
 use crate::tell::report::command;
 use crate::tell::screen::fit;
 use crate::tell::sheet::{Cell, Form, Part, Sheet, Table, Tone, left, right};
@@ -120,7 +121,7 @@ impl Index {
         for Entry { name, best, worse, .. } in ended() {
             let worse = if worse.is_empty() { String::new() } else { format!("; {worse}") };
             let line = format!("{name:width$}  {best}{worse}");
-            text += &fit(&line);
+            text += &fit(&line, TERMINAL);
             text.push('\n');
         }
         text
@@ -172,7 +173,7 @@ fn side_by_side(entries: &[Entry]) -> Table {
 
 /// The text above the tables of the experiment called `name` on the terminal.
 pub fn heading(name: &str, design: &Design) -> String {
-    let heading = fit(&format!("{name}: {}", describe(design)));
+    let heading = fit(&format!("{name}: {}", describe(design)), TERMINAL);
     let line = "=".repeat(heading.chars().count());
     format!("\n{heading}\n{line}")
 }

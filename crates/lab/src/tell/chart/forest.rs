@@ -39,7 +39,7 @@ pub struct Row {
     pub interval: Option<[f64; 2]>,
     /// The figure in words, at the right.
     pub figure: String,
-    /// A class of its style: `level`, `better`, `worse`, `other`, `invalid`.
+    /// A class of its style: `level`, `better`, `worse`, `moved`, `unknown`, `other`, `invalid`.
     pub class: &'static str,
 }
 

@@ -56,7 +56,8 @@ fn part_value(part: &Part) -> Value {
     }
 }
 
-fn table_value(table: &Table) -> Value {
+/// A table, for the template `table`.
+pub(in crate::tell) fn table_value(table: &Table) -> Value {
     let columns: Vec<Value> = table
         .columns
         .iter()
@@ -68,6 +69,14 @@ fn table_value(table: &Table) -> Value {
             Tone::Good => "better",
             Tone::Bad => "worse",
             Tone::Soft => "soft",
+            Tone::Strong => "strong",
+            Tone::Best => "best",
+            Tone::Unsure => "unsure",
+            Tone::Out => "out",
+            Tone::Heat(..=1) => "heat1",
+            Tone::Heat(2) => "heat2",
+            Tone::Heat(3) => "heat3",
+            Tone::Heat(_) => "heat4",
         };
         context! { text => cell.text.trim(), note => cell.note, to => cell.to, tone, column }
     };
