@@ -94,7 +94,7 @@ pub(crate) fn percent(share: f64) -> String {
 pub(crate) fn at_most(share: f64) -> String {
     let step = if share < 0.2 { 1000.0 } else { 100.0 };
     // The last digit of a product is not to add a step.
-    percent((share * step - 1e-9).ceil() / step)
+    percent((share * step - 1e-9).ceil() / step + 0.0)
 }
 
 /// The share, rounded down: what it bounds is never less than is told.

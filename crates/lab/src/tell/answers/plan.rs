@@ -78,7 +78,11 @@ impl Index {
             partial: summary.partial(),
             best: best(summary),
             worse: worse(summary),
-            recommendation: recommendation.all_sentences().cloned().collect(),
+            recommendation: [&recommendation.headline]
+                .into_iter()
+                .chain(recommendation.all_sentences())
+                .cloned()
+                .collect(),
             rates: rates(summary),
         };
         match self.entries.iter_mut().find(|entry| entry.name == name) {
