@@ -153,7 +153,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     constraints: ConstraintFlags,
     /// Percent within which two subjects are level, if that is sure [default: 5]
-    #[arg(long, value_name = "PERCENT", value_parser = margin, help_heading = heading::RECOMMENDATION)]
+    #[arg(long, value_name = "PERCENT", value_parser = super::explain::margin, help_heading = heading::RECOMMENDATION)]
     margin: Option<f64>,
     /// Processors of the servers, such as 0 or 0,2; with --client-cpus [default: the first]
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "client_cpus", help_heading = heading::MEASURING)]
@@ -489,13 +489,6 @@ fn terminal_width() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
     let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
     columns.unwrap_or(TERMINAL).max(20)
-}
-
-/// Reads a margin in percent.
-pub(super) fn margin(text: &str) -> Result<f64, String> {
-    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
-    let percent = percent.filter(|percent| (0.1..=100.0).contains(percent));
-    percent.ok_or_else(|| "give a percentage such as 5, from 0.1 to 100".to_owned())
 }
 
 fn fresh_directory() -> PathBuf {

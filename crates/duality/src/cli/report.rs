@@ -17,7 +17,7 @@ use duality_lab::tell::report::markdown::{self, Table};
 use duality_runtime::log;
 use serde_json::json;
 
-use super::compare::{self, Shown};
+use super::compare::Shown;
 use super::runs::{Found, Run, unwritten};
 use super::{ConstraintFlags, Failure, for_terminal, heading, print, regimes};
 
@@ -53,7 +53,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     constraints: ConstraintFlags,
     /// Percent within which two subjects are level, if that is sure [default: 5]
-    #[arg(long, value_name = "PERCENT", value_parser = compare::margin, help_heading = heading::RECOMMENDATION)]
+    #[arg(long, value_name = "PERCENT", value_parser = super::explain::margin, help_heading = heading::RECOMMENDATION)]
     margin: Option<f64>,
     /// Print all tables, warnings and reasons instead of one screen
     #[arg(long, conflicts_with = "json")]

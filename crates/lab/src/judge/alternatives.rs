@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::judge::pairs::Pair;
-use crate::judge::verdict::{Metric, Told};
+use crate::judge::rounds::Metric;
 
 /// An alternative, compared with the subject that runs today.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -42,13 +42,47 @@ impl Alternative {
         Self { subject, change, difference: behind.exp_m1(), low, high }
     }
 
-    /// The largest gain that the alternative may have, as a share of the figure of the subject that
-    /// runs today: the time that it saves, or the requests/s that it serves more.
+    /// The largest gain that the alternative may have, as a share of the other's figure. A gain is
+    /// time that it saves, or requests/s that it serves more.
     pub fn most_gain(&self, metric: Metric) -> f64 {
         match (self.change, metric) {
             (Told::Worse, _) => 0.0,
             (_, Metric::Rate) => (1.0 / (1.0 + self.low) - 1.0).max(0.0),
             _ => (-self.low).max(0.0),
         }
+    }
+}
+
+/// What the interval of a difference says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// The subject is better for sure.
+    Better,
+    /// The subject is worse for sure.
+    Worse,
+    /// The server's figure differs for sure, but work has moved between server and load generator.
+    /// The time of both together does not differ for sure.
+    WorkMoved,
+    /// The two are level: the whole interval is within the margin.
+    Level,
+    /// The two are not told apart. They may differ by more than the margin.
+    NotTold,
+}
+
+impl Told {
+    /// What the interval says, in shares, if neither subject is put out by it. To be level takes
+    /// two one-sided tests, of more and of less than the margin. An interval within the margin
+    /// passes both.
+    pub(crate) fn within([low, high]: [f64; 2], margin: f64) -> Self {
+        match low >= 1.0 / (1.0 + margin) - 1.0 && high <= margin {
+            true => Self::Level,
+            false => Self::NotTold,
+        }
+    }
+
+    /// Whether one of the two is better for sure.
+    pub fn is_sure(self) -> bool {
+        matches!(self, Self::Better | Self::Worse)
     }
 }

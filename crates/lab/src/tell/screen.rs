@@ -6,16 +6,16 @@
 //!   % worse    10   100  1,000  CPU/req …                       the map
 //!   epoll    best  best   best   6.1 µs …
 //!   threads   +39  +120   +450  33.0 µs …
-//!   ? not told apart; percent worse than the best; figures at 1,000 connections
+//!   ? not told apart; figures at 1,000 connections
 //!
 //!   ! the load generator was the limit (12 of 60 cells)         warnings, by kind
 //!   Report: results/report.html                                 where the rest is
 //!   More:   duality report results --tables
 //! ```
 //!
-//! The last line of a terminal with 24 lines is for the next prompt. A sentence that does not fit is
-//! left out whole: no word is broken, and no cause is cut. The text has styles. Remove the styles
-//! where the output is not a terminal.
+//! The last line of a terminal with 24 lines is for the next prompt. A sentence that does not fit
+//! is left out whole: no word is broken, and no cause is cut. The text has styles. Remove the
+//! styles where the output is not a terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::Counted;
-use crate::judge::alternatives::Alternative;
+use crate::judge::alternatives::{Alternative, Told};
 use crate::judge::network::Network;
 use crate::judge::rounds::Metric;
 
@@ -173,40 +173,6 @@ pub struct Standing {
     /// Whether the subject is not put out only because work has moved between the server and the
     /// load generator. A large difference of the load generator's own time shows such a move.
     pub work_moved: bool,
-}
-
-/// What the interval of a difference says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Told {
-    /// The subject is better for sure.
-    Better,
-    /// The subject is worse for sure.
-    Worse,
-    /// The server's figure is worse, or better, for sure, but work has moved between the server and
-    /// the load generator: the time of both together does not differ for sure.
-    WorkMoved,
-    /// The two are level: the whole interval is within the margin.
-    Level,
-    /// The two are not told apart. They may differ by more than the margin.
-    NotTold,
-}
-
-impl Told {
-    /// What the interval from `low` to `high` says, in shares, if neither subject is put out by it.
-    /// To be level takes two one-sided tests, of more and of less than the margin. An interval
-    /// within the margin passes both, at the error of the interval.
-    pub(crate) fn within([low, high]: [f64; 2], margin: f64) -> Self {
-        match low >= 1.0 / (1.0 + margin) - 1.0 && high <= margin {
-            true => Self::Level,
-            false => Self::NotTold,
-        }
-    }
-
-    /// Whether one of the two is better for sure.
-    pub fn is_sure(self) -> bool {
-        matches!(self, Self::Better | Self::Worse)
-    }
 }
 
 /// The evidence of a verdict.

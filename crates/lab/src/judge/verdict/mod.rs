@@ -31,6 +31,7 @@ mod finding;
 use std::collections::BTreeSet;
 
 use crate::judge::alternatives::Alternative;
+pub use crate::judge::alternatives::Told;
 use crate::judge::blocks::Fit;
 use crate::judge::network::Network;
 use crate::judge::pairs::{Fits, Pair, Pairs};
@@ -38,7 +39,7 @@ use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
 use crate::record::{Disturbance, Heading, Measured, Outcome, Processor, Records};
 
-pub use finding::{Cause, Control, Evidence, Finding, Standing, Told, Verdict};
+pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
 
 /// The probability that an experiment puts an equal subject out of a best set, over all numbers of
 /// connections.

@@ -17,11 +17,11 @@ mod silence;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::format::{bytes, duration, grouped, how_many, listed, percent};
+use crate::format::{bytes, duration, grouped, how_many, listed};
 use crate::judge::faults::{self, Fault};
 use crate::judge::rows::{Medians, Row};
 use crate::judge::summary::Summary;
-use crate::judge::verdict::{Finding, Metric, Standing, Told, Verdict};
+use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::measure::peers;
 use crate::model;
 use crate::record::{Heading, Records};
@@ -39,8 +39,7 @@ use silence::withheld;
 pub struct Recommendation {
     /// What to do, then how sure, in at most 25 words.
     pub headline: String,
-    /// What a reader must know before the choice: a load that any choice carries, subjects that are
-    /// out for wrong or failed replies, and what is odd about the choice.
+    /// What a reader must know before the choice, such as subjects that are out for wrong replies.
     pub alarms: Vec<String>,
     /// The architecture to choose. `None` if nothing can be recommended.
     pub architecture: Option<String>,
@@ -247,7 +246,7 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         (count, _) if count == told => format!("at {}", at(won)),
         (count, _) => format!("at {count} of {all} numbers of {noun} ({})", at(won)),
     };
-    let level = level_with(chosen, won, summary.margin);
+    let level = sets::beside(chosen, won, summary.margin);
     let sets: Vec<usize> = summary
         .verdicts
         .iter()
@@ -259,46 +258,6 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         false => format!(", and it is in the best set at {}", summary.at_all(&sets)),
     };
     format!("Choose {chosen}: {it}no other is better {scope}{level}{sets}.")
-}
-
-/// What the comparison with the best says of the other subjects that are not worse for sure, at
-/// the numbers of connections at which some subjects can be told apart.
-fn level_with(chosen: &str, won: &[&Verdict], margin: f64) -> String {
-    let decided = || won.iter().filter(|verdict| verdict.tells_apart());
-    let mut names: Vec<&str> = Vec::new();
-    for standing in decided().flat_map(|verdict| verdict.leaders()) {
-        let name = standing.subject.as_str();
-        if name != chosen && !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    let of = |wanted: Told| -> Vec<&str> {
-        let least = |name: &str| {
-            let all = decided().flat_map(|verdict| &verdict.standings);
-            let told = all.filter(|one| one.subject == name).map(|one| one.told);
-            told.fold(Told::Level, |known, told| match (known, told) {
-                (Told::WorkMoved, _) | (_, Told::WorkMoved) => Told::WorkMoved,
-                (Told::NotTold, _) | (_, Told::NotTold) => Told::NotTold,
-                _ => known,
-            })
-        };
-        names.iter().copied().filter(|name| least(name) == wanted).collect()
-    };
-    let told = |wanted: Told, words: &str| {
-        let names = of(wanted);
-        let many = format!("{} others", names.len());
-        let who = if names.len() > 5 { many } else { listed(&names) };
-        (!names.is_empty()).then(|| format!("{words}: {who}"))
-    };
-    let parts: Vec<String> = [
-        told(Told::Level, &format!("level with the best within {}", percent(margin))),
-        told(Told::NotTold, "not told apart from it"),
-        told(Told::WorkMoved, "worse only by work that moved"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
 }
 
 /// The figures of the chosen subject at a number of connections, and the distance of the next
