@@ -21,7 +21,7 @@ fn told(low: f64, high: f64, moved: bool) -> Told {
         (true, _) => Told::Worse,
         (_, true) => Told::Better,
         _ if low >= 1.0 / (1.0 + MARGIN) - 1.0 && high <= MARGIN => Told::Level,
-        _ => Told::NotTold,
+        _ => Told::Unknown,
     }
 }
 

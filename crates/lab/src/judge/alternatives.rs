@@ -67,7 +67,8 @@ pub enum Told {
     /// The two are level: the whole interval is within the margin.
     Level,
     /// The two are not told apart. They may differ by more than the margin.
-    NotTold,
+    #[serde(rename = "not-told")]
+    Unknown,
 }
 
 impl Told {
@@ -77,7 +78,7 @@ impl Told {
     pub(crate) fn within([low, high]: [f64; 2], margin: f64) -> Self {
         match low >= 1.0 / (1.0 + margin) - 1.0 && high <= margin {
             true => Self::Level,
-            false => Self::NotTold,
+            false => Self::Unknown,
         }
     }
 

@@ -173,7 +173,7 @@ fn figure(difference: f64, told: Told) -> Cell {
         Told::Worse => ("", Tone::Heat(heat(difference))),
         Told::WorkMoved => (MOVED, Tone::Unsure),
         Told::Level => (LEVEL, Tone::Good),
-        Told::NotTold => (NOT_TOLD, Tone::Unsure),
+        Told::Unknown => (NOT_TOLD, Tone::Unsure),
     };
     Cell { tone, ..(percent + mark).into() }
 }

@@ -254,11 +254,11 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> String 
         return fitting([yes].into_iter().chain(saves(&found)));
     }
     if !alternatives::is_compared_at_all(summary) {
-        let causes = summary.verdicts.iter().filter_map(|verdict| match &verdict.finding {
+        let mut causes = summary.verdicts.iter().filter_map(|verdict| match &verdict.finding {
             Finding::Withheld { cause } => Some(short(cause)),
             _ => None,
         });
-        let cause = causes.last().unwrap_or("it was not measured");
+        let cause = causes.next_back().unwrap_or("it was not measured");
         return format!("Cannot tell whether a change from {current} pays: {cause}.");
     }
     let compared: Vec<&Verdict> = alternatives::compared(summary).collect();

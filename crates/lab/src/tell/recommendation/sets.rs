@@ -156,7 +156,7 @@ pub(super) fn beside(chosen: &str, won: &[&Verdict], margin: f64) -> String {
             let told = all.filter(|one| one.subject == name).map(|one| one.told);
             told.fold(Told::Level, |known, told| match (known, told) {
                 (Told::WorkMoved, _) | (_, Told::WorkMoved) => Told::WorkMoved,
-                (Told::NotTold, _) | (_, Told::NotTold) => Told::NotTold,
+                (Told::Unknown, _) | (_, Told::Unknown) => Told::Unknown,
                 _ => known,
             })
         };
@@ -170,7 +170,7 @@ pub(super) fn beside(chosen: &str, won: &[&Verdict], margin: f64) -> String {
     };
     let parts: Vec<String> = [
         told(Told::Level, &format!("level with the best within {}", percent(margin))),
-        told(Told::NotTold, "not told apart from it"),
+        told(Told::Unknown, "not told apart from it"),
         told(Told::WorkMoved, "worse only by work that moved"),
     ]
     .into_iter()

@@ -126,7 +126,7 @@ fn class(told: Told) -> &'static str {
         Told::Worse => "worse",
         Told::WorkMoved => "moved",
         Told::Level => "level",
-        Told::NotTold => "unknown",
+        Told::Unknown => "unknown",
     }
 }
 
