@@ -62,6 +62,7 @@ pub fn grouped(value: f64) -> String {
 pub(crate) fn duration(microseconds: f64) -> String {
     match microseconds {
         0.0 => "–".to_owned(),
+        below if below < 0.05 => format!("{} ns", three_digits(1e3 * below)),
         // Rounding must not give "1000 µs" or "1000 ms".
         below if below < 999.5 => format!("{} µs", three_digits(below)),
         below if below < 999_500.0 => format!("{} ms", three_digits(below / 1e3)),
@@ -87,6 +88,19 @@ pub(crate) fn percent(share: f64) -> String {
         percent if percent >= 20.0 => format!("{percent:.0} %"),
         percent => format!("{percent:.1} %"),
     }
+}
+
+/// The share, rounded up: what it bounds is never more than is told.
+pub(crate) fn at_most(share: f64) -> String {
+    let step = if share < 0.2 { 1000.0 } else { 100.0 };
+    // The last digit of a product is not to add a step.
+    percent((share * step - 1e-9).ceil() / step + 0.0)
+}
+
+/// The share, rounded down: what it bounds is never less than is told.
+pub(crate) fn at_least(share: f64) -> String {
+    let step = if share < 0.2 { 1000.0 } else { 100.0 };
+    percent((share * step + 1e-9).floor() / step)
 }
 
 /// The things that the number of a load counts.
@@ -210,6 +224,7 @@ mod tests {
         assert_eq!(grouped(999.4), "999");
         assert_eq!(grouped(1_234_567.8), "1,234,568");
         assert_eq!(duration(0.0), "–");
+        assert_eq!(duration(0.0349), "34.9 ns");
         assert_eq!(duration(8.54), "8.5 µs");
         assert_eq!(duration(999.7), "1.0 ms");
         assert_eq!(duration(1_200_000.0), "1.2 s");

@@ -93,7 +93,7 @@ fn the_first_screen_has_the_verdict_and_its_table() {
     let (heading, records) = fixtures::comparison();
     for (width, height) in [(1280, 800), (390, 844)] {
         let Some((_directory, mut page)) = open(&heading, &records, width) else { return };
-        let bottom = "document.querySelector('#overview').getBoundingClientRect().bottom";
+        let bottom = "document.querySelector('#map').getBoundingClientRect().bottom";
         let bottom = page.value(bottom).as_f64().unwrap();
         assert!(bottom <= f64::from(height), "{bottom} at {width}");
     }

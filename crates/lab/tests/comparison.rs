@@ -3,9 +3,13 @@
 mod fixtures;
 mod trials;
 
+use std::slice;
+
 use duality_lab::record::{Heading, Measured, Outcome, Records};
+use duality_lab::tell::answers::runs;
 use duality_lab::tell::comparison::{Comparison, Direction, Metric};
-use duality_lab::tell::report::overlay;
+use duality_lab::tell::render::html::html;
+use duality_lab::tell::render::text::{WIDE, text};
 
 use trials::{Shape, Trial};
 
@@ -28,6 +32,11 @@ fn run(repeats: usize, change: impl Fn(&str, usize, &mut Measured)) -> Run {
         }
     }
     (heading, Records { cells, blocks: Vec::new() })
+}
+
+/// The comparison on a terminal.
+fn shown(comparison: &Comparison) -> String {
+    text(&runs::sheet(["a", "b"], slice::from_ref(comparison), &[]), WIDE)
 }
 
 fn same(_: &str, _: usize, _: &mut Measured) {}
@@ -64,7 +73,7 @@ fn cells_without_figures_are_no_obstacle() {
     assert_eq!(comparison.pairs.len(), 34);
     assert!(comparison.only_before.is_empty() && comparison.regressions(0.0).is_empty());
     let starved = "iterative at 10 connections, in both runs: connections got no reply at all.";
-    assert!(comparison.render_text().contains(starved));
+    assert!(shown(&comparison).contains(starved));
 }
 
 #[test]
@@ -75,7 +84,7 @@ fn faster_one_way_is_slower_the_other() {
     assert_eq!(verdict(&gain, "epoll", 100, Metric::Cpu), Direction::Better);
     assert_eq!(verdict(&gain, "epoll", 10, Metric::Rate), Direction::Level);
     assert!(gain.regressions(0.0).is_empty());
-    let told = gain.render_text();
+    let told = shown(&gain);
     assert!(told.contains("requests/s, of 4 cells: 1 faster, 3 level."), "{told}");
     assert!(told.contains("server CPU per request, of 4 cells: 1 less, 3 level."), "{told}");
 
@@ -97,12 +106,12 @@ fn replays_are_compared_at_times_the_users() {
         run
     };
     let loss = Comparison::of(&replay(quicker), &replay(same)).unwrap();
-    let text = loss.render_text();
+    let text = shown(&loss);
     assert!(text.contains("10 times your users"), "{text}");
     assert_eq!(fixtures::in_connections(&text), Vec::<String>::new(), "{text}");
     let worse = &loss.regressions(5.0)[0];
     assert!(worse.starts_with("epoll at 100 times your users: requests/s 0.67"), "{worse}");
-    let page = overlay::render(["a", "b"], &[loss]);
+    let page = html(&runs::sheet(["a", "b"], &[loss], &[]));
     assert!(page.contains(">Times your users</th>") && !page.contains(">Connections<"), "{page}");
 }
 
@@ -156,7 +165,7 @@ fn where_both_runs_have_blocks_their_slices_are_compared() {
     // A run compared with itself is level, though one of the two was slower as a whole.
     let again = Comparison::of(&one, &moody(3, 1.0, [0.96, 1.02])).unwrap();
     let changes = || again.pairs.iter().flat_map(|pair| pair.change(Metric::Rate));
-    assert!(changes().all(|change| change.verdict == Direction::Level), "{}", again.render_text());
+    assert!(changes().all(|change| change.verdict == Direction::Level), "{}", shown(&again));
 }
 
 #[test]
@@ -200,7 +209,7 @@ fn blocks_in_which_the_load_generator_waited_tell_nothing_of_a_rate() {
     let comparison = Comparison::of(&moody(1, 1.0, [1.0, 1.0]), &after).unwrap();
     assert_eq!(verdict(&comparison, "epoll", 10, Metric::Rate), Direction::Unsure);
     assert_eq!(verdict(&comparison, "epoll", 10, Metric::Cpu), Direction::Worse);
-    let told = comparison.render_text();
+    let told = shown(&comparison);
     assert!(told.contains("In the second, other processes used more than a tenth"), "{told}");
     assert!(!told.contains("In the first, other processes"), "{told}");
 }
@@ -210,7 +219,7 @@ fn one_repeat_can_tell_nothing() {
     let comparison = Comparison::of(&run(1, quicker), &run(3, same)).unwrap();
     assert_eq!(verdict(&comparison, "epoll", 100, Metric::Rate), Direction::Unsure);
     assert!(comparison.regressions(0.0).is_empty() && !comparison.is_sure_of_anything());
-    assert!(comparison.render_text().contains("measure with --repeats 3 or more"));
+    assert!(shown(&comparison).contains("measure with --repeats 3 or more"));
 }
 
 #[test]
@@ -246,7 +255,7 @@ fn what_fails_or_starves_now_is_a_regression() {
             "threads at 100 connections, in the second run: connections got no reply at all",
         ]
     );
-    let told = comparison.render_text();
+    let told = shown(&comparison);
     assert!(
         told.contains("only in the first: epoll at 100 (the other: unavailable: no epoll here)")
     );
@@ -276,8 +285,9 @@ fn what_excludes_a_subject_fails_the_gate() {
         let first = &regressions[0];
         assert!(first.starts_with("epoll at 100 connections, in the second run: "), "{first}");
         assert!(first.contains(told), "{kind}: {first}");
-        assert!(comparison.render_text().starts_with(first.as_str()), "{kind}");
-        let page = overlay::render(["a", "b"], std::slice::from_ref(&comparison));
+        let choice = "The second run cannot be chosen: ";
+        assert!(shown(&comparison).starts_with(&format!("{choice}{first}")), "{kind}");
+        let page = html(&runs::sheet(["a", "b"], slice::from_ref(&comparison), &[]));
         assert!(page.contains(first.as_str()), "{kind}");
         // A choice leaves the same subject out.
         let chosen = duality_lab::judge::summary::Summary::of(&after.0, &after.1);
@@ -304,7 +314,7 @@ fn what_differs_is_named_and_what_is_incomparable_refused() {
     after.0.machine.settings.remove("clock source");
     after.0.design.window_seconds = 4.0;
     after.0.design.server_arguments = vec!["--workers=4".into()];
-    let told = Comparison::of(&before, &after).unwrap().render_text();
+    let told = shown(&Comparison::of(&before, &after).unwrap());
     for line in [
         "kernel: Linux 6.12.0 → Linux 7.0",
         "clock source: tsc → not known",
@@ -328,7 +338,7 @@ fn the_page_is_whole_and_escapes_what_it_shows() {
     let comparison = Comparison::of(&run(3, same), &after).unwrap();
     let data = serde_json::to_string(&comparison.data()).unwrap();
     assert!(data.contains(r#""verdict":"better""#), "{data}");
-    let page = overlay::render(["<i>a</i>", "b"], &[comparison]);
+    let page = html(&runs::sheet(["<i>a</i>", "b"], &[comparison], &[]));
     assert!(!page.contains("<script>alert") && !page.contains("<i>a") && !page.contains("<b>only"));
     assert!(page.contains("1.50 [1.45 to 1.56] faster"), "{page}");
     assert!(page.contains("class=\"chart forest\""));

@@ -100,9 +100,9 @@ fn what_is_sure_is_said_where_none_can_be_chosen() {
     );
     let out = "Worse for sure at 100 connections, by processor time for a request: threads +1";
     assert!(says(&said, out, "]."), "{said:#?}");
-    let found = "Differences above ";
+    let found = "What is not told apart from the best is at most ";
     assert!(
-        says(&said, found, "a run four times as long (--budget) halves this difference."),
+        says(&said, found, "a run four times as long (--budget) halves what is not known."),
         "{said:#?}"
     );
     let text = trial.summary().render_text(&said, None);

@@ -13,6 +13,7 @@ use duality_lab::measure::{Clock, Finished, Stage};
 use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;
+use duality_lab::tell::render::text::TERMINAL;
 use duality_lab::tell::report::RawLines;
 use duality_lab::tell::{data, report};
 use duality_runtime::log;
@@ -111,6 +112,9 @@ pub(super) struct Arguments {
     pub(super) budget: Option<Duration>,
     #[command(flatten)]
     constraints: ConstraintFlags,
+    /// Percent within which two subjects are level, if that is sure [default: 5]
+    #[arg(long, value_name = "PERCENT", value_parser = super::explain::margin, help_heading = heading::RECOMMENDATION)]
+    margin: Option<f64>,
     /// The directory for results.jsonl, report.html and summary.json [default: a new
     /// duality-results-TIME]
     ///
@@ -138,6 +142,7 @@ impl Arguments {
             close: said.close.or(self.keep_alive.then_some(false)),
             constraints: self.constraints.constraints(),
             current: self.constraints.current().map(str::to_owned),
+            margin: self.margin,
             ..said
         }
     }
@@ -370,7 +375,8 @@ impl Shown<'_> {
             true => for_terminal(answer.render_text(self.baseline), &io::stdout()),
             false => {
                 let run = in_shell(&run.display().to_string());
-                answer.render_screen(page, &format!("duality report {run} --tables{}", self.asked))
+                let more = format!("duality report {run} --tables{}", self.asked);
+                answer.render_screen(page, &more, terminal_width())
             }
         })
     }
@@ -392,6 +398,13 @@ pub(super) fn tell<'f>(
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     shown.print(&answer, &page, out)?;
     Ok(answer)
+}
+
+/// The columns of the terminal, or the usual number of them.
+fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    columns.unwrap_or(TERMINAL).max(20)
 }
 
 fn fresh_directory() -> PathBuf {

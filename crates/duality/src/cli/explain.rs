@@ -174,3 +174,10 @@ fn place(cpus: &[usize], arguments: &[String]) -> String {
     };
     if arguments.is_empty() { cpus } else { format!("{cpus}, with {}", arguments.join(" ")) }
 }
+
+/// Reads a margin in percent.
+pub(super) fn margin(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    let percent = percent.filter(|percent| (0.1..=100.0).contains(percent));
+    percent.ok_or_else(|| "give a percentage such as 5, from 0.1 to 100".to_owned())
+}

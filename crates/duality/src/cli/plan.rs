@@ -13,7 +13,7 @@ use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::peers;
 use duality_lab::measure::{Clock, Finished, seconds_missing};
 use duality_lab::record::{Design, Origin, Peer};
-use duality_lab::tell::report::index::{self, Index};
+use duality_lab::tell::answers::plan::{self as index, Index};
 use duality_runtime::log;
 
 use super::compare::Shown;

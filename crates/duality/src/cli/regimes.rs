@@ -8,6 +8,9 @@ use duality_lab::regimes::plan::Plan;
 use duality_lab::regimes::record::{self, FILE};
 use duality_lab::regimes::summary::Summary;
 use duality_lab::regimes::{report, run};
+use duality_lab::tell::answers;
+use duality_lab::tell::render::markdown::table_markdown;
+use duality_lab::tell::render::text::{WIDE, text};
 use duality_lab::tell::report::markdown::Table;
 use duality_runtime::log;
 use duality_services::Setup;
@@ -92,9 +95,10 @@ pub(super) fn tables(directory: &Path, which: &[Table]) -> Result<(), Failure> {
     let (heading, cells) = record::read(directory).map_err(Failure::misuse)?;
     let summary = Summary::of(&heading, &cells);
     let tables = which.iter().map(|table| {
-        summary.markdown(*table).ok_or_else(|| {
+        let table = answers::regimes::tabled(&summary, *table).ok_or_else(|| {
             Failure::misuse("--markdown: a run of regimes has the tables rate, cpu and p99")
-        })
+        });
+        table.map(|table| table_markdown(&table))
     });
     print(&tables.collect::<Result<Vec<String>, Failure>>()?.join("\n"))
 }
@@ -105,7 +109,7 @@ pub(super) fn show(directory: &Path, page: Option<PathBuf>) -> Result<(), Failur
     let page = page.unwrap_or_else(|| directory.join("report.html"));
     report::write(&page, &heading, &cells)
         .map_err(|error| Failure::failed(format!("{}: {error}", page.display())))?;
-    print(&Summary::of(&heading, &cells).text())?;
+    print(&text(&answers::regimes::sheet(&Summary::of(&heading, &cells)), WIDE))?;
     log::tell(format_args!("report: {}", page.display()));
     Ok(())
 }

@@ -3,20 +3,23 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
+use duality_lab::page::write_whole;
 use duality_lab::record::Heading;
 use duality_lab::tell::answer::Answer;
+use duality_lab::tell::answers::plan::{self as index, Index};
+use duality_lab::tell::answers::runs;
 use duality_lab::tell::comparison::Comparison;
 use duality_lab::tell::comparison::data::{Runs, VERSION};
 use duality_lab::tell::data;
-use duality_lab::tell::report::index::{self, Index};
+use duality_lab::tell::render::html::html;
+use duality_lab::tell::render::text::{WIDE, text};
 use duality_lab::tell::report::markdown::{self, Table};
-use duality_lab::tell::report::overlay;
 use duality_runtime::log;
 use serde_json::json;
 
 use super::compare::Shown;
 use super::runs::{Found, Run, unwritten};
-use super::{ConstraintFlags, Failure, for_terminal, print, regimes};
+use super::{ConstraintFlags, Failure, for_terminal, heading, print, regimes};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -49,6 +52,9 @@ pub(super) struct Arguments {
     out: Option<PathBuf>,
     #[command(flatten)]
     constraints: ConstraintFlags,
+    /// Percent within which two subjects are level, if that is sure [default: 5]
+    #[arg(long, value_name = "PERCENT", value_parser = super::explain::margin, help_heading = heading::RECOMMENDATION)]
+    margin: Option<f64>,
     /// Print all tables, warnings and reasons instead of one screen
     #[arg(long, conflicts_with = "json")]
     tables: bool,
@@ -83,7 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Err(Failure::misuse("--current is asked of one run: leave it out, or name one run"))
         }
         [before, after] if arguments.constraints.constraints().is_none() => {
-            compare(before, after, arguments)
+            compare_runs(before, after, arguments)
         }
         [_, _] => Err(Failure::misuse(
             "--slo and --memory are asked of one run: leave them out, or name one run",
@@ -100,13 +106,15 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let origin = run.experiments.iter().find_map(|found| found.results.0.plan.as_ref());
     let mut index = origin.filter(|_| of_plan).map(Index::of);
     let mut told = Vec::new();
-    let asked = arguments.constraints.typed();
+    let margin = arguments.margin.map(|percent| format!(" --margin {percent}"));
+    let asked = arguments.constraints.typed() + &margin.unwrap_or_default();
     for found in &run.experiments {
         let (heading, records) = &found.results;
         let constraints = arguments.constraints.constraints();
         let constraints = constraints.unwrap_or_else(|| heading.constraints.clone());
         let current = current(arguments.constraints.current(), heading)?;
-        let heading = Heading { constraints, current, ..heading.clone() };
+        let margin = arguments.margin.map(|percent| percent / 100.0).or(heading.margin);
+        let heading = Heading { constraints, current, margin, ..heading.clone() };
         let page = match &arguments.out {
             Some(out) if of_plan => {
                 let directory = out.join(found.directory().file_name().unwrap_or_default());
@@ -176,7 +184,7 @@ fn tables(run: &Run, which: &[Table]) -> Result<(), Failure> {
 }
 
 /// Compares two runs.
-fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failure> {
+fn compare_runs(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let (pairs, alone) = matched(before, after);
     let comparisons = pairs
         .iter()
@@ -196,6 +204,8 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
     let regressions: Vec<String> = arguments.fail_on_regression.map_or(Vec::new(), |percent| {
         comparisons.iter().flat_map(|comparison| comparison.regressions(percent)).collect()
     });
+    let names = [first.to_string(), second.to_string()];
+    let sheet = runs::sheet([&names[0], &names[1]], &comparisons, &alone);
     if arguments.json {
         let asked = arguments.fail_on_regression.is_some();
         let told = Runs {
@@ -209,14 +219,10 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
         let told = serde_json::to_value(told).expect("it is plain data");
         print(&told.to_string())?;
     } else {
-        let runs = format!("first: {first}\nsecond: {second}\n");
-        let told = first_line(&comparisons) + &runs + "\n" + &text(&comparisons, &alone);
-        print(&for_terminal(told, &io::stdout()))?;
+        print(&for_terminal(text(&sheet, WIDE), &io::stdout()))?;
     }
     if let Some(path) = &arguments.out {
-        let names = [first.to_string(), second.to_string()];
-        overlay::write(path, [&names[0], &names[1]], &comparisons)
-            .map_err(|error| unwritten(path, &error))?;
+        write_whole(path, &html(&sheet)).map_err(|error| unwritten(path, &error))?;
         log::tell(format_args!("page: {}", path.display()));
     }
     let Some(percent) = arguments.fail_on_regression else { return Ok(()) };
@@ -238,32 +244,6 @@ fn matched<'a>(before: &'a Run, after: &'a Run) -> (Vec<(&'a Found, &'a Found)>,
         lone.map(move |one| one.directory().display().to_string())
     };
     (pairs.collect(), lone(before, after).chain(lone(after, before)).collect())
-}
-
-fn text(comparisons: &[Comparison], alone: &[String]) -> String {
-    let mut text = String::new();
-    for comparison in comparisons {
-        if let Some(name) = comparison.experiment.as_ref().filter(|_| comparisons.len() > 1) {
-            text.push_str(&format!("{name}\n{}\n\n", "=".repeat(name.chars().count())));
-        }
-        text.push_str(&comparison.render_text());
-        text.push('\n');
-    }
-    if !alone.is_empty() {
-        text.push_str(&format!("in one run only: {}\n", alone.join(", ")));
-    }
-    text
-}
-
-/// The faults that make the second run worse, in a line. Empty if there are none.
-fn first_line(comparisons: &[Comparison]) -> String {
-    let faults = || comparisons.iter().flat_map(|one| &one.faults).filter(|one| one.is_regression);
-    let Some(first) = faults().next() else { return String::new() };
-    let more = match faults().count() - 1 {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    format!("The second run cannot be chosen: {}{more}.\n", first.told)
 }
 
 /// The verdict for CI.
@@ -298,9 +278,8 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
     for regression in regressions {
         log::tell(format_args!("regression: {regression}"));
     }
-    let faults = first_line(comparisons);
-    if !faults.is_empty() {
-        return Err(Failure::failed(faults.trim_end()));
+    if let Some(faults) = runs::first_line(comparisons) {
+        return Err(Failure::failed(faults));
     }
     match regressions.len() {
         0 => Ok(()),

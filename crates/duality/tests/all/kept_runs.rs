@@ -49,8 +49,11 @@ fn answer(run: &Path, pages: &Path) -> String {
     let data: Value = serde_json::from_slice(&output.stdout).unwrap();
     check(&schema("summary"), &data)
         .unwrap_or_else(|problem| panic!("{}: {problem}", run.display()));
-    let sentences = &data["recommendation"]["sentences"];
-    sentences[0].as_str().unwrap_or_else(|| panic!("{}: no answer", run.display())).to_owned()
+    let told = |value: &Value| {
+        value.as_str().unwrap_or_else(|| panic!("{}: no answer", run.display())).to_owned()
+    };
+    let recommendation = &data["recommendation"];
+    told(&recommendation["headline"]) + "\n    " + &told(&recommendation["sentences"][0])
 }
 
 #[test]

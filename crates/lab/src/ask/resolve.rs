@@ -153,6 +153,7 @@ pub fn experiment(
         command: command(settings),
         constraints: Constraints::default(),
         current: None,
+        margin: None,
         unit_costs: UnitCosts::default(),
         budget: None,
         economies: Vec::new(),

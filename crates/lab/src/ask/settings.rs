@@ -354,6 +354,9 @@ settings! {
     "current" current: String, Lab, values::text,
         Text, "none", "What runs today, an architecture or a peer: the answer says whether a change pays"
         => |name, experiment| experiment.current = Some(name.clone());
+    "margin" margin: f64, Lab, values::margin,
+        Number, "5", "Within how many percent two subjects are level, for sure"
+        => |percent, experiment| experiment.margin = Some(percent / 100.0);
     "root" root: PathBuf, Servers, values::path,
         Directory, "a few built-in pages", "The directory with the files that http and guestbook serve";
     "templates" templates: PathBuf, Servers, values::path,

@@ -110,6 +110,14 @@ pub(super) fn speed(speed: &f64) -> Checked {
     }
 }
 
+/// Within how many percent subjects are level.
+pub(super) fn margin(percent: &f64) -> Checked {
+    match (0.1..=100.0).contains(percent) {
+        true => Ok(()),
+        false => Err("a margin is between 0.1 and 100 percent, such as 5".to_owned()),
+    }
+}
+
 /// How many users come at the same time.
 pub(super) fn bunch(users: &usize) -> Checked {
     match (1..=1_000_000).contains(users) {

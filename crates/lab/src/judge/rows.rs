@@ -8,8 +8,9 @@ use duality_load::{Latency, Warning, WarningKind};
 pub use crate::judge::fates::{Ended, Fates};
 use crate::judge::network::load_in_server;
 use crate::judge::soundness;
+use crate::judge::verdict::Standing;
 use crate::record::{Block, Measured, Outcome, Throughout};
-use crate::statistics::{Estimate, estimate, median, variation};
+use crate::statistics::{Estimate, Interval, estimate, median, variation};
 
 /// A subject at a concurrency.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,6 +153,21 @@ impl Row {
 }
 
 impl Medians {
+    /// Takes rates and processor times from a verdict, which has left disturbed blocks out.
+    pub(crate) fn take_standing(&mut self, standing: &Standing) {
+        let Standing { rate, rate_low, rate_high, server_cpu_us, client_cpu_us, .. } = *standing;
+        let has_interval = rate_low < rate_high;
+        self.requests_per_second = Estimate {
+            value: rate,
+            interval: has_interval.then_some(Interval { low: rate_low, high: rate_high }),
+        };
+        let by = server_cpu_us / self.cpu.value;
+        let interval = self.cpu.interval;
+        let interval = interval.map(|ends| Interval { low: ends.low * by, high: ends.high * by });
+        self.cpu = Estimate { value: server_cpu_us, interval };
+        [self.cpu_us, self.client_cpu_us] = [server_cpu_us, client_cpu_us];
+    }
+
     /// Takes rates and processor times from blocks, if there are any. Many short slices,
     /// interleaved with those of other subjects, are steadier than one window in each repeat. The
     /// value of a repeat is then the mean of its blocks.

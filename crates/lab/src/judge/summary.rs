@@ -13,7 +13,8 @@ use super::rows::{self, Figures, Medians, Row};
 use super::verdict::{self, Question, Verdict};
 use crate::format::Counted;
 use crate::record::constraints::limit_of;
-use crate::record::{Constraints, Heading, Outcome, Records, Ways};
+use crate::record::{Constraints, Family, Heading, Outcome, Records, Ways};
+use crate::statistics::{Estimate, Interval};
 
 /// The summary of the cells of an experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +49,10 @@ pub struct Summary {
     pub constraints: Constraints,
     /// The subject that runs today, if it is known.
     pub current: Option<String>,
+    /// The share within which two subjects are level.
+    pub margin: f64,
+    /// The family of each subject of which the family is known.
+    pub families: BTreeMap<String, Family>,
     /// A row for each subject at each concurrency, subjects outermost.
     pub rows: Vec<Row>,
     /// The subject that was measured twice, if there is one. Its second measurement takes no part
@@ -74,6 +79,7 @@ impl Summary {
         let disqualified = summary.disqualified();
         let question = Question { heading, records, disqualified: &disqualified };
         summary.verdicts = verdict::verdicts(question);
+        summary.agree();
         summary
     }
 
@@ -150,9 +156,43 @@ impl Summary {
             looking_at_all: looking_at_all.map(str::to_owned).collect(),
             constraints: heading.constraints.clone(),
             current: heading.current().map(str::to_owned),
+            margin: heading.margin(),
+            families: design
+                .subjects()
+                .filter_map(|name| Some((name.to_owned(), design.family(name)?)))
+                .collect(),
             rows,
             control,
             verdicts: Vec::new(),
+        }
+    }
+
+    /// Gives a figure one value, in rows and verdicts alike. Where rates and processor times come
+    /// from blocks, those of the verdict count: it leaves disturbed blocks out. Else the rows'
+    /// medians count.
+    fn agree(&mut self) {
+        let verdicts = self.verdicts.iter_mut();
+        let standings = verdicts.flat_map(|verdict| {
+            let load = verdict.concurrency;
+            let all = verdict.standings.iter_mut().chain(&mut verdict.others);
+            all.map(move |standing| (load, standing))
+        });
+        for (load, standing) in standings {
+            let mut rows = self.rows.iter_mut();
+            let row = rows.find(|row| row.subject == standing.subject && row.concurrency == load);
+            let Some(Row { figures: Figures::Measured(medians), .. }) = row else { continue };
+            match medians.of_blocks {
+                true => medians.take_standing(standing),
+                false => {
+                    let Estimate { value, interval } = medians.requests_per_second;
+                    standing.rate = value;
+                    let Interval { low, high } =
+                        interval.unwrap_or(Interval { low: value, high: value });
+                    [standing.rate_low, standing.rate_high] = [low, high];
+                    standing.server_cpu_us = medians.cpu_us;
+                    standing.client_cpu_us = medians.client_cpu_us;
+                }
+            }
         }
     }
 

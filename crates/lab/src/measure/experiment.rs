@@ -68,6 +68,9 @@ pub struct Experiment {
     /// The subject that runs today. The report compares all other subjects with this one.
     #[serde(skip)]
     pub current: Option<String>,
+    /// The share within which two subjects are level. `None` for the usual one.
+    #[serde(skip)]
+    pub margin: Option<f64>,
     /// The costs of operations on this machine, if they were measured. A recommendation takes its
     /// reasons from these costs.
     #[serde(skip)]
@@ -311,6 +314,7 @@ pub(crate) mod tests {
             command: vec![],
             constraints: Constraints::default(),
             current: None,
+            margin: None,
             unit_costs: UnitCosts::default(),
             budget: None,
             economies: vec![],

@@ -98,7 +98,8 @@ pub fn compare(
             // A resumed experiment may ask other questions about its results.
             let constraints = experiment.constraints.clone();
             let current = experiment.current.clone().or(begun.current.clone());
-            (results, Heading { constraints, current, ..begun }, records)
+            let margin = experiment.margin.or(begun.margin);
+            (results, Heading { constraints, current, margin, ..begun }, records)
         } else {
             let heading = begin(experiment, stage);
             (Results::create(out, &heading)?, heading, Records::default())
@@ -173,6 +174,7 @@ fn begin(experiment: &Experiment, stage: &Stage) -> Heading {
         hosts: stage.machines(),
         constraints: experiment.constraints.clone(),
         current: experiment.current.clone(),
+        margin: experiment.margin,
         unit_costs: experiment.unit_costs.clone(),
     }
 }

@@ -14,6 +14,9 @@ pub(crate) fn page(template: &str, values: Value) -> String {
         .add_template("style", include_str!("style.css"))
         .and_then(|()| environment.add_template("theme", include_str!("theme.js")))
         .and_then(|()| environment.add_template("script", include_str!("report.js")))
+        .and_then(|()| {
+            environment.add_template("table", include_str!("../tell/render/table.html.jinja"))
+        })
         .and_then(|()| environment.add_template("page", template))
         .and_then(|()| environment.get_template("page")?.render(values))
         .expect("the templates are part of the program, and use what they are given")

@@ -54,6 +54,61 @@ pub enum Part {
     Beside,
 }
 
+/// A family of architectures, by what a waiting connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// A kernel thread for each connection.
+    KernelThreads,
+    /// A process for each connection, or one process for all, in turn.
+    Processes,
+    /// Work that waits in queues for a few kernel threads.
+    Pools,
+    /// A stack that a loop switches to.
+    UserThreads,
+    /// A state that a loop resumes.
+    EventLoops,
+}
+
+impl Family {
+    /// All families. Those that most people run come first.
+    pub const ALL: [Self; 5] =
+        [Self::KernelThreads, Self::Processes, Self::Pools, Self::UserThreads, Self::EventLoops];
+
+    /// A member of the family, in words.
+    pub fn one(self) -> &'static str {
+        match self {
+            Self::KernelThreads => "kernel threads",
+            Self::Processes => "processes",
+            Self::Pools => "a pool or stages",
+            Self::UserThreads => "user-level threads",
+            Self::EventLoops => "an event loop",
+        }
+    }
+
+    /// All members of the family, in words.
+    pub fn all(self) -> &'static str {
+        match self {
+            Self::Pools => "pools and stages",
+            Self::EventLoops => "event loops",
+            one => one.one(),
+        }
+    }
+
+    /// The family of an architecture that carries connections so. `None` for a yardstick.
+    pub(super) fn of(architecture: &str, carrier: &Carrier) -> Option<Self> {
+        let is_pool =
+            matches!(architecture, "pool" | "gcd") || architecture.starts_with("workpool");
+        match carrier.world? {
+            World::Park => Some(Self::UserThreads),
+            World::Suspend => Some(Self::EventLoops),
+            World::Reactor => Some(Self::Pools),
+            World::Block if is_pool => Some(Self::Pools),
+            World::Block if carrier.processes || !carrier.beside_others => Some(Self::Processes),
+            World::Block => Some(Self::KernelThreads),
+        }
+    }
+}
+
 /// A world in results: its name, or null.
 mod world_by_name {
     use super::{Deserialize, World};

@@ -105,7 +105,30 @@ fn write_bytes<S: Serializer>(bytes: &Option<u64>, serializer: S) -> Result<S::O
     }
 }
 
+/// Results have bare numbers of bytes. In a plan, a small one is a unit that was forgotten.
 fn read_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    const LEAST: u64 = 1 << 16;
     let text = String::deserialize(deserializer)?;
-    parse_bytes(&text).map(Some).map_err(de::Error::custom)
+    let bytes = parse_bytes(&text).map_err(de::Error::custom)?;
+    if bytes < LEAST {
+        with_unit(&text).map_err(de::Error::custom)?;
+    }
+    Ok(Some(bytes))
+}
+
+/// Reads a limit to memory, with its unit.
+///
+/// # Errors
+///
+/// The error names a valid form.
+pub fn kept_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    with_unit(text).map(|()| bytes)
+}
+
+fn with_unit(text: &str) -> Result<(), String> {
+    match text.ends_with(char::is_alphabetic) {
+        true => Ok(()),
+        false => Err(format!("{text} has no unit: write {text}MB, or {text}B for bytes")),
+    }
 }

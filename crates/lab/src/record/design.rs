@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::carrier::World;
+use super::carrier::{Family, World};
 use super::{Carrier, Peer, Recording, Topology, Ways};
 use crate::format::{Counted, listed};
 use crate::random::{SplitMix64, shuffle};
@@ -158,6 +158,11 @@ impl Design {
     /// does, so that idle connections cost time.
     pub fn looks_at_all(&self, subject: &str) -> bool {
         self.carrier(subject).is_some_and(|carrier| carrier.looks_at_all)
+    }
+
+    /// The family of a subject. `None` for peers and yardsticks.
+    pub fn family(&self, subject: &str) -> Option<Family> {
+        Family::of(&self.server_of(subject).0, self.carrier(subject)?)
     }
 
     /// Adds how subjects carry connections to a design from results without this information. In

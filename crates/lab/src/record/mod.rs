@@ -24,8 +24,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use block::{Block, Disturbance, Processor, Slice};
-pub use carrier::{Carrier, Foreign, Part, World};
-pub use constraints::{Constraints, kept_slo};
+pub use carrier::{Carrier, Family, Foreign, Part, World};
+pub use constraints::{Constraints, kept_memory, kept_slo};
 pub use design::{CellKey, Clients, Design, Variant, cells};
 pub use listen_queue::ListenQueue;
 pub use measured::{Cell, Measured, Outcome, Session, Throughout};
@@ -154,13 +154,25 @@ pub struct Heading {
     /// another subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
+    /// The share within which two subjects are level: 0.05 is 5 %. Another report may have another
+    /// margin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin: Option<f64>,
     /// The costs of operations on this machine when the experiment began. `None` if the costs were
     /// not measured. The costs give the reasons for a recommendation.
     #[serde(default, skip_serializing_if = "UnitCosts::is_empty")]
     pub unit_costs: UnitCosts,
 }
 
+/// The share within which two subjects are level, if no margin is given.
+pub const MARGIN: f64 = 0.05;
+
 impl Heading {
+    /// The share within which two subjects are level.
+    pub fn margin(&self) -> f64 {
+        self.margin.unwrap_or(MARGIN)
+    }
+
     /// The subject that runs today, if it is known: the named subject, or the program as it is.
     pub fn current(&self) -> Option<&str> {
         let native = self.design.ways.as_ref().map(|ways| ways.native.as_str());

@@ -259,6 +259,7 @@ pub(crate) mod tests {
             hosts: Default::default(),
             constraints: Default::default(),
             current: None,
+            margin: None,
             unit_costs: crate::model::UnitCosts::default(),
         }
     }

@@ -6,12 +6,8 @@ use std::collections::BTreeMap;
 use super::derive::{Plot, Sums};
 use super::plan::Regime;
 use super::record::{Cell, Heading, Measured, Outcome};
-use crate::format::{duration, grouped, percent};
 use crate::record::Disturbance;
 use crate::statistics::median;
-use crate::tell::render::text::table_text;
-use crate::tell::report::markdown;
-use crate::tell::sheet::{Table, left, right};
 
 /// The figures of a subject under a load, medians of its repeats.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,57 +148,6 @@ impl<'r> Summary<'r> {
         let heaviest = self.regimes.last()?;
         Some(self.figures(subject, &heaviest.name)?.rate / self.best(subject)?.rate)
     }
-
-    /// For a document: a figure of each subject under each load, as a table in Markdown. `None` for
-    /// a figure that cells of a regime do not have.
-    #[must_use]
-    pub fn markdown(&self, which: markdown::Table) -> Option<String> {
-        let (title, told): (_, fn(&Figures) -> Option<String>) = match which {
-            markdown::Table::Rate => ("Requests/s", |one| Some(grouped(one.rate.round()))),
-            markdown::Table::Cpu => ("Server CPU per request", |one| one.cpu_us.map(duration)),
-            markdown::Table::P99 => ("T, 99 %", |one| Some(duration(one.time_p99_us))),
-            _ => return None,
-        };
-        let kept = which == markdown::Table::Rate;
-        let mut text = format!("{title}, medians\n\n| |");
-        self.regimes.iter().for_each(|one| text += &format!(" {} |", one.name));
-        text += if kept { " kept |\n" } else { "\n" };
-        text += &format!("| --- |{}\n", " ---: |".repeat(self.regimes.len() + usize::from(kept)));
-        for name in self.subjects() {
-            let mut cells: Vec<String> = Vec::new();
-            for regime in &self.regimes {
-                let shown = self.figures(name, &regime.name).and_then(|figures| told(&figures));
-                cells.push(shown.unwrap_or_else(|| "–".to_owned()));
-            }
-            if kept {
-                cells.push(self.kept(name).map_or("–".to_owned(), percent));
-            }
-            text += &format!("| {name} | {} |\n", cells.join(" | "));
-        }
-        Some(text)
-    }
-
-    /// For the terminal: requests/s of each subject under each load, and sentences.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let columns = self.regimes.iter().map(|one| right(&one.name));
-        let row = |subject: &str| {
-            let rate = |regime: &&Regime| {
-                let shown = self.figures(subject, &regime.name);
-                shown.map_or("–".to_owned(), |figures| grouped(figures.rate.round()))
-            };
-            [subject.to_owned()].into_iter().chain(self.regimes.iter().map(rate)).collect()
-        };
-        let columns = [left("requests/s")].into_iter().chain(columns);
-        let mut text = table_text(&Table::new(columns, self.subjects().map(row)));
-        for subject in self.subjects() {
-            let reason = self.regimes.iter().find_map(|one| self.reason(subject, &one.name));
-            if let Some(reason) = reason {
-                text += &format!("– {subject}: {reason}\n");
-            }
-        }
-        text + "\n" + &self.sentences().join("\n")
-    }
 }
 
 #[cfg(test)]
@@ -210,12 +155,16 @@ mod tests {
     use super::super::derive::Request;
     use super::super::plan::Plan;
     use super::*;
+    use crate::tell::answers;
+    use crate::tell::render::markdown::table_markdown;
+    use crate::tell::render::text::{WIDE, text};
+    use crate::tell::report::markdown;
 
     #[test]
     fn what_was_measured_is_in_the_text_and_the_table() {
-        let text = "[regimes]\nsubjects = ['steady', 'falling', 'absent']\nrepeats = 3\n\
+        let plan = "[regimes]\nsubjects = ['steady', 'falling', 'absent']\nrepeats = 3\n\
                     [[regime]]\nwait = '100us'\n[[regime]]\nwait = '1us'\n";
-        let heading = Heading::of(&Plan::read(text).unwrap());
+        let heading = Heading::of(&Plan::read(plan).unwrap());
         let request = Request::read("0,1000,0,5,1,1").unwrap();
         let cell = |subject: &str, regime: &str, repeat, outcome| Cell {
             subject: subject.to_owned(),
@@ -238,13 +187,14 @@ mod tests {
         }
         let summary = Summary::of(&heading, &cells);
         assert_eq!(summary.kept("falling"), Some(0.5));
-        let said = summary.text();
+        let said = text(&answers::regimes::sheet(&summary), WIDE);
         assert!(said.contains("steady answers most: 50,000 requests/s, 10.00 ["), "{said}");
         assert!(said.contains("– absent: no library"), "{said}");
-        let table = summary.markdown(markdown::Table::Rate).unwrap();
+        let table = answers::regimes::tabled(&summary, markdown::Table::Rate).unwrap();
+        let table = table_markdown(&table);
         assert!(table.contains("| falling | 10,000 | 5,000 | 50 % |"), "{table}");
         assert!(table.contains("| absent | – | – | – |"), "{table}");
-        assert_eq!(summary.markdown(markdown::Table::Slope), None);
+        assert!(answers::regimes::tabled(&summary, markdown::Table::Slope).is_none());
         assert!(!said.contains("absent (") && !said.contains(" 0\n"), "{said}");
     }
 }

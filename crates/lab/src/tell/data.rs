@@ -18,7 +18,7 @@ use crate::tell::answer::Answer;
 use crate::tell::recommendation::Recommendation;
 
 /// The version of the format.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The results of an experiment.
 #[derive(Serialize, JsonSchema)]
@@ -105,7 +105,7 @@ enum Told<'a> {
     },
 }
 
-/// The medians of a cell.
+/// The medians of a cell. A figure that was not measured is null.
 #[derive(Serialize, JsonSchema)]
 struct Measured {
     /// The number of repeats with figures.
@@ -115,13 +115,13 @@ struct Measured {
     /// Latencies in microseconds.
     latency_us: Latencies,
     /// The mean number of requests in service.
-    measured_load: f64,
+    measured_load: Option<f64>,
     /// The server's processor time for a request, in microseconds.
-    server_cpu_us_per_request: f64,
+    server_cpu_us_per_request: Option<f64>,
     /// The load generator's processor time for a request, in microseconds.
-    client_cpu_us_per_request: f64,
+    client_cpu_us_per_request: Option<f64>,
     /// The most memory that the server had, in bytes.
-    server_peak_bytes: f64,
+    server_peak_bytes: Option<f64>,
     /// The load generator's processor time, as a share of one processor.
     client_cpu_share: f64,
     /// Whether the load generator, and not the server, was the limit.
@@ -146,18 +146,18 @@ struct Measured {
     growth_bytes_per_request: Option<f64>,
 }
 
-/// Medians of latencies.
+/// Medians of latencies. A latency that was not measured is null.
 #[derive(Serialize, JsonSchema)]
 struct Latencies {
     /// The arithmetic mean.
-    mean: f64,
+    mean: Option<f64>,
     /// Half of the latencies are no longer.
-    p50: f64,
+    p50: Option<f64>,
     /// 99 % of the latencies are no longer.
-    p99: f64,
+    p99: Option<f64>,
     /// 99.9 % of the latencies are no longer.
     #[serde(rename = "p99.9")]
-    p99_9: f64,
+    p99_9: Option<f64>,
 }
 
 /// The results as JSON.
@@ -233,15 +233,15 @@ impl Measured {
             repeats: medians.requests_per_second_samples.len(),
             requests_per_second: medians.requests_per_second,
             latency_us: Latencies {
-                mean: medians.mean_us,
-                p50: medians.p50_us,
-                p99: medians.p99_us,
-                p99_9: medians.p99_9_us,
+                mean: known(medians.mean_us),
+                p50: known(medians.p50_us),
+                p99: known(medians.p99_us),
+                p99_9: known(medians.p99_9_us),
             },
-            measured_load: medians.measured_load,
-            server_cpu_us_per_request: medians.cpu_us,
-            client_cpu_us_per_request: medians.client_cpu_us,
-            server_peak_bytes: medians.memory_bytes,
+            measured_load: known(medians.measured_load),
+            server_cpu_us_per_request: known(medians.cpu_us),
+            client_cpu_us_per_request: known(medians.client_cpu_us),
+            server_peak_bytes: known(medians.memory_bytes),
             client_cpu_share: medians.client_cpu_share,
             client_was_limit: medians.client_was_limit,
             starved: medians.starved,
@@ -255,4 +255,9 @@ impl Measured {
             growth_bytes_per_request: median(&growth),
         }
     }
+}
+
+/// A figure of which a zero means that it was not measured.
+pub(super) fn known(figure: f64) -> Option<f64> {
+    (figure > 0.0).then_some(figure)
 }

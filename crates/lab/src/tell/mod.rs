@@ -1,9 +1,9 @@
 //! Shows the results of an experiment: on a terminal, on a page, and as data.
 //!
 //! ```text
-//!   judge ─▶ summary ─▶ recommendation ─▶ answer ─┬─▶ screen    the answer on one screen
+//!   judge ─▶ summary ─▶ recommendation ─▶ answer ─┬─▶ screen    the headline and the map
 //!                                                 ├─▶ text      all tables and words
-//!                                                 ├─▶ report    the page, with chart
+//!                                                 ├─▶ report    the page, with charts
 //!                                                 └─▶ data      summary.json
 //! ```
 //!
@@ -16,6 +16,7 @@ pub mod chart;
 pub mod comparison;
 pub mod data;
 pub mod journal;
+pub mod map;
 pub mod recommendation;
 pub mod render;
 pub mod replay;

@@ -58,6 +58,15 @@ pub enum Part {
     Sentence(String),
     /// A remark on what stands beside it, in smaller letters.
     Note(String),
+    /// What a reader of the figures must know first.
+    Warning(String),
+    /// A sentence that leads to another page. The terminal does not show it.
+    Link {
+        /// The sentence.
+        text: String,
+        /// The address, beside this page.
+        to: String,
+    },
     /// Lines that are not folded.
     Verbatim(String),
     /// A command, as words of a shell.
@@ -80,7 +89,44 @@ pub struct Table {
     /// The columns. If none has a name, the table has no header.
     pub columns: Vec<Column>,
     /// The rows. A row may end before the last column.
-    pub rows: Vec<Vec<String>>,
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// The text.
+    pub text: String,
+    /// A second line in small letters. The terminal does not show it.
+    pub note: String,
+    /// How much the cell stands out.
+    pub tone: Tone,
+    /// The address to which the cell leads on a page. May be empty.
+    pub to: String,
+}
+
+/// How a cell stands out from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// Like most cells.
+    #[default]
+    Plain,
+    /// It is good news.
+    Good,
+    /// It is bad news.
+    Bad,
+    /// It says little.
+    Soft,
+    /// It is what the others are compared with.
+    Strong,
+    /// It is the best of its column.
+    Best,
+    /// Nothing is sure of it.
+    Unsure,
+    /// It is out, and the text says why.
+    Out,
+    /// It is worse for sure: how much, from 1 to 4.
+    Heat(u8),
 }
 
 /// A column of a table.
@@ -143,12 +189,12 @@ impl Sheet {
 
 impl Table {
     /// A table without a title.
-    pub fn new(
+    pub fn new<C: Into<Cell>>(
         columns: impl IntoIterator<Item = Column>,
-        rows: impl IntoIterator<Item = Vec<String>>,
+        rows: impl IntoIterator<Item = Vec<C>>,
     ) -> Self {
-        let (columns, rows) = (columns.into_iter().collect(), rows.into_iter().collect());
-        Self { title: String::new(), columns, rows }
+        let rows = rows.into_iter().map(|row| row.into_iter().map(Into::into).collect());
+        Self { title: String::new(), columns: columns.into_iter().collect(), rows: rows.collect() }
     }
 
     /// The table with a title.
@@ -160,6 +206,12 @@ impl Table {
     /// Whether a column has a name.
     pub fn has_header(&self) -> bool {
         self.columns.iter().any(|column| !column.name.is_empty())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
     }
 }
 

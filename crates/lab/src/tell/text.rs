@@ -4,9 +4,11 @@
 use std::fmt::Write;
 
 use crate::format::{bytes, duration, multiple, rate};
+use crate::judge::alternatives::Alternative;
 use crate::judge::rows::{Figures, Medians, Row};
 use crate::judge::summary::Summary;
-use crate::statistics::{Estimate, ratio};
+use crate::judge::verdict::Metric;
+use crate::statistics::{Estimate, Interval, ratio};
 use crate::tell::recommendation::Recommendation;
 use crate::tell::render::text::table_text;
 use crate::tell::sheet::{Table, left, right};
@@ -41,21 +43,26 @@ impl Summary {
             format!("{} + {}", duration(medians.cpu_us), duration(medians.client_cpu_us))
         });
         if let Some(baseline) = self.baseline(baseline) {
-            let measures: [(&str, Samples); 2] = [
-                ("requests/s", |medians| &medians.requests_per_second_samples),
-                ("server CPU per request", |medians| &medians.cpu_us_samples),
+            let measures: [(&str, Metric, Samples); 2] = [
+                ("requests/s", Metric::Rate, |medians| &medians.requests_per_second_samples),
+                ("server CPU per request", Metric::ServerCpu, |medians| &medians.cpu_us_samples),
             ];
-            for (measure, samples) in measures {
-                let title = format!("{measure} as a multiple of {baseline}'s, 99 % interval");
+            for (measure, metric, samples) in measures {
+                let title = format!(
+                    "{measure} as a multiple of {baseline}'s, 99 % interval (where it decides, the \
+                     verdict's)"
+                );
                 self.grid(&mut text, &title, |row, medians| {
-                    let beside = self.beside(baseline, row, samples(medians), samples);
+                    let decided = self.decided(baseline, row, metric);
+                    let beside =
+                        decided.or_else(|| self.beside(baseline, row, samples(medians), samples));
                     beside.map_or_else(|| "-".to_owned(), multiple)
                 });
             }
         }
         self.grid(&mut text, "server memory", |_, medians| bytes(medians.memory_bytes));
         self.notes(&mut text);
-        for sentence in said.all_sentences() {
+        for sentence in [&said.headline].into_iter().chain(said.all_sentences()) {
             text.push_str(sentence);
             text.push('\n');
         }
@@ -77,6 +84,22 @@ impl Summary {
             self.of_subject(baseline).filter(|other| other.concurrency == row.concurrency);
         let other = beside.find_map(Row::medians)?;
         ratio(own, samples(other), self.seed)
+    }
+
+    /// The figure that decides, as a multiple of the subject's that runs today: that of the
+    /// verdict.
+    fn decided(&self, baseline: &str, row: &Row, measure: Metric) -> Option<Estimate> {
+        let verdict = self.verdict(row.concurrency).filter(|verdict| verdict.metric == measure)?;
+        let is_current = self.current.as_deref() == Some(baseline);
+        let mut all = verdict.alternatives.iter().filter(|_| is_current);
+        let Alternative { difference, low, high, .. } =
+            all.find(|one| one.subject == row.subject)?;
+        let [value, one, other] = [difference, low, high].map(|share| match measure {
+            Metric::Rate => 1.0 / (1.0 + share),
+            _ => 1.0 + share,
+        });
+        let interval = Interval { low: one.min(other), high: one.max(other) };
+        Some(Estimate { value, interval: Some(interval) })
     }
 
     /// One row for each subject, one column for each concurrency.

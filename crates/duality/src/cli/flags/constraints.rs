@@ -1,8 +1,7 @@
 //! The limits that a recommended architecture must keep: flags of `compare` and of `report`.
 
-use duality_lab::ask::settings::parse_bytes;
 use duality_lab::format::in_shell;
-use duality_lab::record::{Constraints, kept_slo};
+use duality_lab::record::{Constraints, kept_memory, kept_slo};
 use duality_load::Slo;
 
 use super::heading;
@@ -14,7 +13,7 @@ pub(in crate::cli) struct ConstraintFlags {
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = kept_slo, help_heading = heading::RECOMMENDATION)]
     slo: Vec<Slo>,
     /// Recommend only architectures that keep this limit of peak memory, such as 200MB
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::RECOMMENDATION)]
+    #[arg(long, value_name = "BYTES", value_parser = kept_memory, help_heading = heading::RECOMMENDATION)]
     memory: Option<u64>,
     /// Subject that runs today: an architecture, a peer, or a way to run --binary
     ///
@@ -33,7 +32,7 @@ impl ConstraintFlags {
     /// These flags in the form of a command line, each after a space.
     pub(in crate::cli) fn typed(&self) -> String {
         let slos = self.slo.iter().map(|slo| format!(" --slo {slo}"));
-        let memory = self.memory.map(|bytes| format!(" --memory {bytes}"));
+        let memory = self.memory.map(|bytes| format!(" --memory {bytes}B"));
         let current = self.current.as_deref().map(|name| format!(" --current {}", in_shell(name)));
         slos.chain(memory).chain(current).collect()
     }

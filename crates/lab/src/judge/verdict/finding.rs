@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::Counted;
-use crate::judge::alternatives::Alternative;
+use crate::judge::alternatives::{Alternative, Told};
 use crate::judge::network::Network;
 use crate::judge::race::Out;
 use crate::judge::rounds::Metric;
@@ -79,6 +79,13 @@ impl Verdict {
         self.standings.iter().filter(|standing| standing.level && !self.is_withheld())
     }
 
+    /// The most by which a subject that is not told apart from the best may be worse, as a share.
+    /// `None` without such a subject.
+    pub fn most_behind(&self) -> Option<f64> {
+        let others = self.leaders().filter(|one| one.behind > 0.0 && one.told != Told::WorkMoved);
+        others.map(|one| one.high).reduce(f64::max)
+    }
+
     /// The subjects that are certain to be worse. Empty if the verdict is withheld.
     pub fn excluded(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| !standing.level && !self.is_withheld())
@@ -149,8 +156,10 @@ pub struct Standing {
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// Whether the subject cannot be told from the best.
+    /// Whether the subject is not certain to be worse than the best.
     pub level: bool,
+    /// The meaning of the comparison with the best.
+    pub told: Told,
     /// The server's processor time for each request, in microseconds.
     pub server_cpu_us: f64,
     /// The load generator's processor time for each request, in microseconds.
@@ -163,8 +172,8 @@ pub struct Standing {
     pub rate_high: f64,
     /// Whether the load generator was the limit. Then the true rate is at least the measured rate.
     pub at_least: bool,
-    /// Whether the subject is level only because work has moved between the server and the load
-    /// generator. A large difference of the load generator's own time shows such a move.
+    /// Whether the subject is not put out only because work has moved between the server and the
+    /// load generator. A large difference of the load generator's own time shows such a move.
     pub work_moved: bool,
     /// When the subject left the race, and how much worse it was then. `None` if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]

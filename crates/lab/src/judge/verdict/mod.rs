@@ -31,6 +31,7 @@ mod finding;
 use std::collections::BTreeSet;
 
 use crate::judge::alternatives::Alternative;
+pub use crate::judge::alternatives::Told;
 use crate::judge::blocks::Fit;
 use crate::judge::network::Network;
 use crate::judge::pairs::{Fits, Pair, Pairs};
@@ -209,7 +210,7 @@ impl<'a> Count<'a> {
         let with_it = Pairs::new(fits, Fit::family_of_one, others.len() + 1, self.alpha());
         let alternative = |place: usize| {
             let (beside, against) = (with_it.pair(place, current), with_it.pair(current, place));
-            Alternative::of(self.subjects[place], beside, against)
+            Alternative::of(self.subjects[place], beside, against, self.question.heading.margin())
         };
         others.into_iter().map(alternative).collect()
     }
@@ -230,20 +231,30 @@ impl<'a> Count<'a> {
         let rates =
             self.rounds.logarithms(subject, self.metric, |sample| sample.requests_per_second);
         let rate = Rate::of(&rates);
+        let high = (behind + critical).exp_m1().max(low);
+        let (level, work_moved) = (level && out.is_none(), work_moved && out.is_none());
+        let told = match (level, work_moved) {
+            (false, _) => Told::Worse,
+            (true, true) => Told::WorkMoved,
+            // A peer may be better than the best candidate.
+            (true, false) if high < 0.0 => Told::Better,
+            (true, false) => Told::within([low, high], self.question.heading.margin()),
+        };
         Standing {
             subject: subject.to_owned(),
             value: self.metric.told(value),
             behind: behind.exp_m1(),
             low,
-            high: (behind + critical).exp_m1().max(low),
-            level: level && out.is_none(),
+            high,
+            level,
+            told,
             server_cpu_us,
             client_cpu_us: mean(|sample| sample.client_cpu_us),
             rate: rate.value,
             rate_low: rate.low,
             rate_high: rate.high,
             at_least: self.rounds.client_was_limit(subject),
-            work_moved: work_moved && out.is_none(),
+            work_moved,
             out,
         }
     }

@@ -3,5 +3,8 @@
 pub mod capacity;
 pub mod graph;
 pub mod model;
+pub mod plan;
+pub mod regimes;
+pub mod runs;
 pub mod traffic;
 pub mod trial;

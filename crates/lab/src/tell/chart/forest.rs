@@ -14,9 +14,10 @@ const SIZE: f64 = 12.5;
 const FOOT: f64 = 26.0;
 
 /// A forest plot.
-pub struct Forest<'a> {
+#[derive(Clone, Debug)]
+pub struct Forest {
     /// A description for readers that hear the page.
-    pub about: &'a str,
+    pub about: String,
     /// The value of a reference line.
     pub line: Option<f64>,
     /// Whether the axis is logarithmic. All values are above zero then.
@@ -28,7 +29,7 @@ pub struct Forest<'a> {
 }
 
 /// An estimate.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Row {
     /// Of what.
     pub name: String,
@@ -38,11 +39,11 @@ pub struct Row {
     pub interval: Option<[f64; 2]>,
     /// The figure in words, at the right.
     pub figure: String,
-    /// A class of its style: `level`, `better`, `worse`, `other`, `invalid`.
+    /// A class of its style: `level`, `better`, `worse`, `moved`, `unknown`, `other`, `invalid`.
     pub class: &'static str,
 }
 
-impl Forest<'_> {
+impl Forest {
     /// The plot. Empty without rows.
     pub fn svg(&self) -> String {
         if self.rows.iter().all(|row| !row.value.is_finite()) {
@@ -62,7 +63,7 @@ impl Forest<'_> {
         };
         let mut svg = format!(
             "<svg class=\"chart forest\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
-            escaped(self.about)
+            escaped(&self.about)
         );
         let floor = height - FOOT + 2.0;
         // A label that would touch the label before is left out, but its rule stays.
@@ -174,7 +175,7 @@ mod tests {
             row("c", 0.12, [-4_975_761.0, 4_975_761.0]),
         ];
         let forest = Forest {
-            about: "x",
+            about: "x".to_owned(),
             line: Some(0.0),
             is_logarithmic: false,
             told: |value| format!("{value:.2}"),
@@ -202,7 +203,8 @@ mod tests {
             row("c", 14.0, [11.0, 18.0]),
         ];
         let told = |value: f64| format!("{value:.2}");
-        let forest = Forest { about: "x", line: Some(1.0), is_logarithmic: true, told, rows };
+        let forest =
+            Forest { about: "x".to_owned(), line: Some(1.0), is_logarithmic: true, told, rows };
         let (low, high) = forest.ends();
         assert!(low > 0.3 && high < 60.0, "{low} {high}");
         let scale = Scale::logarithmic([low, high], [0.0, 100.0]);
@@ -214,7 +216,7 @@ mod tests {
         let rows = vec![row("a", 1.0, [1.0, 1.0]), row("b", 30.0, [20.0, 50.0])];
         let drawn = |told| {
             let rows = rows.clone();
-            Forest { about: "x", line: None, is_logarithmic: true, told, rows }.svg()
+            Forest { about: "x".to_owned(), line: None, is_logarithmic: true, told, rows }.svg()
         };
         let (short, long) = (drawn(|_| "1".to_owned()), drawn(|_| "a very long label".to_owned()));
         let count = |svg: &str, class: &str| svg.matches(&format!("class=\"{class}\"")).count();
@@ -226,7 +228,7 @@ mod tests {
     #[test]
     fn equal_ones_and_none_are_drawn() {
         let one = Forest {
-            about: "x",
+            about: "x".to_owned(),
             line: None,
             is_logarithmic: false,
             told: |value| value.to_string(),
@@ -234,7 +236,7 @@ mod tests {
         };
         assert!(one.svg().contains("estimate"));
         let none = Forest {
-            about: "x",
+            about: "x".to_owned(),
             line: None,
             is_logarithmic: false,
             told: |value| value.to_string(),

@@ -23,6 +23,8 @@ pub enum Chart {
     Bars(bars::Bars),
     /// Intervals that narrow.
     Bands(bands::Bands),
+    /// Estimates with their intervals.
+    Forest(forest::Forest),
 }
 
 impl Chart {
@@ -32,6 +34,7 @@ impl Chart {
             Self::Lines(lines) => lines.svg(),
             Self::Bars(bars) => bars.svg(),
             Self::Bands(bands) => bands.svg(),
+            Self::Forest(forest) => forest.svg(),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! connections. Each figure is the ratio of the second experiment's to the first's, with its 99 %
 //! interval. The two differ only if the interval excludes the number one. Where both have blocks,
 //! rates and processor times are compared by the slices in them (`slices.rs`).
-//! [`text`](Comparison::render_text), [`data`](Comparison::data) and a page
-//! ([`report::overlay`](crate::tell::report::overlay)) show the comparison.
+//! [`data`](Comparison::data) and a sheet ([`answers::runs`](crate::tell::answers::runs)) show the
+//! comparison.
 
 pub mod data;
 mod differences;

@@ -3,10 +3,10 @@
 //! Each way to run one program has a question of its own. Architectures share one question, and the
 //! answer names the architecture that gains most often.
 
-use crate::format::{bytes, duration, how_many, listed, percent};
-use crate::judge::alternatives::{Alternative, Change};
+use crate::format::{at_most, bytes, duration, how_many, listed};
+use crate::judge::alternatives::Alternative;
 use crate::judge::summary::Summary;
-use crate::judge::verdict::{COARSE, COARSE_LATENCY, Cause, Finding, Metric, Verdict};
+use crate::judge::verdict::{COARSE, COARSE_LATENCY, Cause, Finding, Metric, Told, Verdict};
 
 use super::withheld;
 
@@ -30,7 +30,7 @@ pub(super) fn advice(summary: &Summary, chosen: Option<&str>) -> Advice {
     }
     match paying(summary, chosen) {
         Some(found) => Advice::This(found[0].1.subject.clone()),
-        None if largest_gain(summary).is_some_and(|(_, is_coarse)| !is_coarse) => {
+        None if unsure(summary).is_empty() && is_compared_at_all(summary) => {
             Advice::This(current.clone())
         }
         None => Advice::Unknown,
@@ -38,7 +38,7 @@ pub(super) fn advice(summary: &Summary, chosen: Option<&str>) -> Advice {
 }
 
 /// An alternative at a number of connections.
-type Found<'a> = (&'a Verdict, &'a Alternative);
+pub(super) type Found<'a> = (&'a Verdict, &'a Alternative);
 
 /// The answer about the subject that runs today, or one for each way to run a program.
 pub(super) fn sentences(summary: &Summary, chosen: Option<&str>) -> Vec<String> {
@@ -60,8 +60,8 @@ fn of_ways(summary: &Summary) -> Vec<String> {
             return Some((false, format!("{question} This run cannot tell.")));
         };
         let parts = [
-            answer(summary, "Yes", Change::Better, &found, current),
-            answer(summary, "No", Change::Worse, &found, current),
+            answer(summary, "Yes", Told::Better, &found, current),
+            answer(summary, "No", Told::Worse, &found, current),
             level(summary, &found, current),
             memory(summary, name, current, last.concurrency),
         ];
@@ -99,7 +99,7 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<Str
 
 /// The alternative to which a change pays, with the loads. If there are several, the one that gains
 /// at the most loads, and of these the recommended one.
-fn paying<'a>(summary: &'a Summary, chosen: Option<&str>) -> Option<Vec<Found<'a>>> {
+pub(super) fn paying<'a>(summary: &'a Summary, chosen: Option<&str>) -> Option<Vec<Found<'a>>> {
     let pays = summary.subjects.iter().map(|name| better(told(summary, name)));
     let pays: Vec<Vec<Found<'_>>> = pays.filter(|found| !found.is_empty()).collect();
     pays.into_iter().rev().max_by_key(|found| {
@@ -109,7 +109,7 @@ fn paying<'a>(summary: &'a Summary, chosen: Option<&str>) -> Option<Vec<Found<'a
 }
 
 /// The facts about an alternative.
-fn told<'a>(summary: &'a Summary, name: &str) -> Vec<Found<'a>> {
+pub(super) fn told<'a>(summary: &'a Summary, name: &str) -> Vec<Found<'a>> {
     let of = |verdict: &'a Verdict| {
         let mut all = verdict.alternatives.iter();
         Some((verdict, all.find(|one| one.subject == name)?))
@@ -119,7 +119,7 @@ fn told<'a>(summary: &'a Summary, name: &str) -> Vec<Found<'a>> {
 }
 
 fn better(found: Vec<Found<'_>>) -> Vec<Found<'_>> {
-    found.into_iter().filter(|(_, one)| one.change == Change::Better).collect()
+    found.into_iter().filter(|(_, one)| one.change == Told::Better).collect()
 }
 
 /// The place at the highest load.
@@ -131,44 +131,83 @@ fn rank(found: &[Found<'_>]) -> usize {
     place.unwrap_or(usize::MAX)
 }
 
-/// Says that no alternative is better than the subject that runs today, and the smallest gain that
-/// would have been seen.
+/// Says that no alternative is better than the subject that runs today, and the largest gain that
+/// an alternative may have all the same.
 fn no_gain(summary: &Summary, current: &str) -> String {
-    let compared: Vec<&Verdict> =
-        summary.verdicts.iter().filter(|verdict| is_compared(verdict)).collect();
-    let Some((gain, is_coarse)) = largest_gain(summary) else {
+    if !is_compared_at_all(summary) {
         let cause = summary.verdicts.iter().find_map(|verdict| match &verdict.finding {
             Finding::Withheld { cause } => Some(withheld(cause, verdict)),
             _ => None,
         });
         let cause = cause.unwrap_or_else(|| format!("{current} was not measured"));
         return format!("Cannot tell whether a change from {current} pays: {cause}.");
-    };
-    let counts: Vec<usize> = compared.iter().map(|verdict| verdict.concurrency).collect();
-    let at = summary.at_all(&counts);
-    let gain = percent(gain);
-    match is_coarse {
-        true => format!(
-            "Cannot tell whether a change from {current} pays: at {at} a gain under {gain} would not \
-             have been seen, and no alternative gains more."
+    }
+    let compared = || compared(summary);
+    let at = summary.at_all(&compared().map(|verdict| verdict.concurrency).collect::<Vec<_>>());
+    let gain = at_most(most_gain(compared()));
+    let all = || compared().flat_map(|verdict| &verdict.alternatives);
+    if all().all(|one| one.change == Told::Worse) {
+        let names = distinct(all());
+        let are = match names.as_slice() {
+            [only] => format!("{only} is"),
+            names => format!("each of {} is", listed(names)),
+        };
+        return format!("No, a change from {current} does not pay: {are} worse for sure at {at}.");
+    }
+    match unsure(summary).as_slice() {
+        [] => format!(
+            "No, a change from {current} does not pay: at {at} no alternative gains more than \
+             {gain}."
         ),
-        false => format!(
-            "No, a change from {current} does not pay: at {at} no alternative is better, and a gain \
-             above {gain} would have been seen."
-        ),
+        unsure => {
+            let names = listed(&distinct(unsure.iter().map(|(_, one)| *one)));
+            format!(
+                "Cannot tell below {gain} whether a change from {current} pays: at {at} no \
+                 alternative gains more, but {names} may gain as much."
+            )
+        }
     }
 }
 
-/// The largest gain that might have been missed, and whether it is too large for a "no". `None` if
-/// nothing was compared.
-fn largest_gain(summary: &Summary) -> Option<(f64, bool)> {
-    let compared = || summary.verdicts.iter().filter(|verdict| is_compared(verdict));
-    let gain = compared().filter_map(seen).reduce(f64::max)?;
-    let is_coarse = compared().any(|verdict| {
+/// The loads at which the alternatives were compared.
+pub(super) fn compared(summary: &Summary) -> impl Iterator<Item = &Verdict> {
+    summary.verdicts.iter().filter(|verdict| is_compared(verdict))
+}
+
+/// The names of alternatives, each once.
+pub(super) fn distinct<'a>(all: impl Iterator<Item = &'a Alternative>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for one in all {
+        if !names.contains(&one.subject.as_str()) {
+            names.push(&one.subject);
+        }
+    }
+    names
+}
+
+/// The alternatives that may gain too much for a "no".
+pub(super) fn unsure(summary: &Summary) -> Vec<Found<'_>> {
+    let compared = summary.verdicts.iter().filter(|verdict| is_compared(verdict));
+    let all =
+        compared.flat_map(|verdict| verdict.alternatives.iter().map(move |one| (verdict, one)));
+    let is_unsure = |(verdict, one): &Found<'_>| {
         let coarse = if let Metric::Latency(_) = verdict.metric { COARSE_LATENCY } else { COARSE };
-        seen(verdict).is_some_and(|gain| gain > 1.0 - 1.0 / (1.0 + coarse))
-    });
-    Some((gain, is_coarse))
+        -one.low > 1.0 - 1.0 / (1.0 + coarse) && one.change != Told::Worse
+    };
+    all.filter(is_unsure).collect()
+}
+
+/// The largest gain that an alternative may have.
+pub(super) fn most_gain<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> f64 {
+    let of = |verdict: &Verdict| {
+        let all = verdict.alternatives.iter();
+        all.map(|one| one.most_gain(verdict.metric)).fold(0.0, f64::max)
+    };
+    verdicts.map(of).fold(0.0, f64::max)
+}
+
+pub(super) fn is_compared_at_all(summary: &Summary) -> bool {
+    summary.verdicts.iter().any(is_compared)
 }
 
 /// Whether the answer includes alternatives at a number of connections. A verdict may be withheld
@@ -178,16 +217,6 @@ fn is_compared(verdict: &Verdict) -> bool {
     !verdict.alternatives.is_empty() && (!verdict.is_withheld() || verdict.finding == coarse)
 }
 
-/// The smallest gain that would have been seen of any alternative that is not certainly worse, as a
-/// share of the subject that runs today.
-fn seen(verdict: &Verdict) -> Option<f64> {
-    let all = || verdict.alternatives.iter();
-    let level = all().filter(|one| one.change != Change::Worse).map(Alternative::critical);
-    let any = all().map(Alternative::critical);
-    let critical = level.reduce(f64::max).or_else(|| any.reduce(f64::min))?;
-    Some(1.0 - 1.0 / (1.0 + critical))
-}
-
 /// The findings at the numbers of connections at which the alternative does not gain.
 fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<String> {
     let there: Vec<&Verdict> = summary
@@ -195,17 +224,17 @@ fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<Strin
         .iter()
         .filter(|verdict| is_compared(verdict) && !gained.contains(&verdict.concurrency))
         .collect();
-    let gain = there.iter().filter_map(|verdict| seen(verdict)).reduce(f64::max)?;
     let is_better =
-        |verdict: &&&Verdict| verdict.alternatives.iter().any(|one| one.change == Change::Better);
+        |verdict: &&&Verdict| verdict.alternatives.iter().any(|one| one.change == Told::Better);
     let counts = |verdicts: Vec<&&Verdict>| {
         summary.at_all(&verdicts.iter().map(|verdict| verdict.concurrency).collect::<Vec<_>>())
     };
     let (others, none): (Vec<&&Verdict>, Vec<&&Verdict>) =
         there.iter().partition(|one| is_better(one));
     let others = (!others.is_empty()).then(|| format!("At {} others gain.", counts(others)));
+    let gain = at_most(most_gain(none.iter().map(|verdict| **verdict)));
     let none = (!none.is_empty()).then(|| {
-        format!("At {} no alternative to {current} gains {} or more.", counts(none), percent(gain))
+        format!("At {} no alternative to {current} gains more than {gain}.", counts(none))
     });
     let parts: Vec<String> = none.into_iter().chain(others).collect();
     (!parts.is_empty()).then(|| parts.join(" "))
@@ -215,9 +244,9 @@ fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<Strin
 /// would not be seen. A large difference that was seen still counts.
 fn can_be_told(verdict: &Verdict, one: &Alternative) -> bool {
     match (&verdict.finding, &verdict.imprecise) {
-        (Finding::Withheld { cause: Cause::Coarse }, _) => one.change != Change::Level,
+        (Finding::Withheld { cause: Cause::Coarse }, _) => one.change.is_sure(),
         (Finding::Withheld { .. }, _) => false,
-        (_, imprecise) => imprecise.is_none() || one.change != Change::Level,
+        (_, imprecise) => imprecise.is_none() || one.change.is_sure(),
     }
 }
 
@@ -225,7 +254,7 @@ fn can_be_told(verdict: &Verdict, one: &Alternative) -> bool {
 fn answer(
     summary: &Summary,
     word: &str,
-    change: Change,
+    change: Told,
     found: &[Found<'_>],
     current: &str,
 ) -> Option<String> {
@@ -274,18 +303,16 @@ fn by(one: &Alternative, metric: Metric, is_whole: bool, at: &str) -> String {
     }
 }
 
-/// The numbers of connections at which no difference was found.
+/// The numbers of connections at which neither is better for sure, and the largest difference that
+/// there may be.
 fn level(summary: &Summary, found: &[Found<'_>], current: &str) -> Option<String> {
-    let there: Vec<&Found<'_>> =
-        found.iter().filter(|(_, one)| one.change == Change::Level).collect();
+    let there: Vec<&Found<'_>> = found.iter().filter(|(_, one)| !one.change.is_sure()).collect();
     let counts: Vec<usize> = there.iter().map(|(verdict, _)| verdict.concurrency).collect();
-    let largest = there.iter().map(|(_, one)| one.critical()).fold(0.0, f64::max);
+    let ends = there.iter().map(|(_, one)| (-one.low).max(one.high));
+    let largest = at_most(ends.fold(0.0, f64::max));
+    let at = summary.at_all(&counts);
     (!counts.is_empty()).then(|| {
-        format!(
-            "At {} no difference from {current} above {} was found.",
-            summary.at_all(&counts),
-            percent(largest)
-        )
+        format!("At {at} it is not told apart from {current}: they differ by {largest} at most.")
     })
 }
 

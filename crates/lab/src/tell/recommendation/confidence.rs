@@ -1,7 +1,7 @@
 //! The certainty of a recommendation: the deciding metric, the smallest visible differences, the
 //! control, and disturbances on the machine.
 
-use crate::format::{duration, how_many, listed, percent};
+use crate::format::{at_most, duration, how_many, listed, percent};
 use crate::judge::network::Network;
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};
@@ -106,23 +106,20 @@ fn moved_work(told: &[&Verdict]) -> Option<String> {
     })
 }
 
-/// The smallest differences that would have been found.
+/// How much worse than the best a subject may be that is not told apart from it.
 pub(super) fn found(told: &[&Verdict]) -> Option<String> {
-    let shares: Vec<(f64, usize)> =
-        told.iter().filter_map(|verdict| Some((verdict.critical?, verdict.concurrency))).collect();
-    let largest = shares.iter().map(|(share, _)| *share).fold(0.0, f64::max);
-    let each: Vec<String> = shares
-        .iter()
-        .map(|(share, count)| format!("{} at {}", percent(*share), how_many(*count)))
-        .collect();
-    let each = if each.len() > 1 { format!(" ({})", each.join(", ")) } else { String::new() };
-    (!shares.is_empty()).then(|| {
-        format!(
-            "Differences above {} would have been found{each}; a run four times as long \
-             (--budget) halves this difference.",
-            percent(largest)
-        )
-    })
+    let most = |verdict: &&Verdict| Some((verdict.most_behind()?, how_many(verdict.concurrency)));
+    let all: Vec<(f64, String)> = told.iter().filter_map(most).collect();
+    let largest = at_most(all.iter().map(|(share, _)| *share).reduce(f64::max)?);
+    let each = all.iter().map(|(share, count)| format!("{} at {count}", at_most(*share)));
+    let each = match all.len() {
+        1 => String::new(),
+        _ => format!(" ({})", each.collect::<Vec<String>>().join(", ")),
+    };
+    Some(format!(
+        "What is not told apart from the best is at most {largest} worse{each}; a run four times \
+         as long (--budget) halves what is not known."
+    ))
 }
 
 /// The method of measurement, if it is not the usual one.

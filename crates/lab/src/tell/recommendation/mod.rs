@@ -8,6 +8,7 @@ mod conduct;
 mod confidence;
 mod failures;
 mod foreign;
+pub mod headline;
 mod quicker;
 mod refusal;
 mod sets;
@@ -31,11 +32,15 @@ pub use card::Card;
 pub(super) use confidence::{disturbed_briefly, network_of};
 pub(crate) use failures::in_sessions;
 pub use refusal::{Doubt, Refusal};
-pub(crate) use silence::withheld;
+use silence::withheld;
 
 /// The recommendation, in words and as data.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Recommendation {
+    /// What to do, then how sure, in at most 25 words.
+    pub headline: String,
+    /// What a reader must know before the choice, such as subjects that are out for wrong replies.
+    pub alarms: Vec<String>,
     /// The architecture to choose. `None` if nothing can be recommended.
     pub architecture: Option<String>,
     /// The choice or the reason why there is none, its certainty, and its reasons. The first
@@ -79,6 +84,7 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     let refused = refusal::refused(summary);
     let doubts = refusal::doubts(summary);
     let chosen = choose(summary);
+    let headline = headline::headline(summary, chosen.as_deref());
     let crossovers = crossovers(summary);
     // The answer about the subject that runs today comes first.
     let mut sentences = alternatives::sentences(summary, chosen.as_deref());
@@ -100,7 +106,9 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
         }
     };
     let (of_leaders, of_others) = conduct::sentences(summary, &leaders);
-    for told in failures::sentences(summary).into_iter().chain(of_leaders) {
+    let mut alarms: Vec<String> =
+        failures::sentences(summary).into_iter().chain(of_leaders).collect();
+    for told in &alarms {
         sentences[0] += &format!(" {told}");
     }
     sentences.extend(of_others);
@@ -118,11 +126,15 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     sentences.extend(foreign::sentences(&heading.design));
     let headroom = replay::headroom(heading, summary);
     // The most important sentence comes first.
-    sentences.splice(0..0, replay::first_sentence(heading, &headroom));
+    let any_will_do = replay::first_sentence(heading, &headroom);
+    alarms.splice(0..0, any_will_do.clone());
+    sentences.splice(0..0, any_will_do);
     Recommendation {
         unsaid: silence::without_verdict(summary, chosen.is_some()),
         card: Card::of(summary, chosen.as_deref(), &crossovers),
         architecture: chosen,
+        headline,
+        alarms,
         sentences,
         disturbance: confidence::disturbance(summary),
         headroom,
@@ -234,7 +246,7 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         (count, _) if count == told => format!("at {}", at(won)),
         (count, _) => format!("at {count} of {all} numbers of {noun} ({})", at(won)),
     };
-    let level = level_with(chosen, won);
+    let level = sets::beside(chosen, won, summary.margin);
     let sets: Vec<usize> = summary
         .verdicts
         .iter()
@@ -246,32 +258,6 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         false => format!(", and it is in the best set at {}", summary.at_all(&sets)),
     };
     format!("Choose {chosen}: {it}no other is better {scope}{level}{sets}.")
-}
-
-/// The subjects that are level with the chosen one, at the numbers of connections at which some
-/// subjects can be told apart.
-fn level_with(chosen: &str, won: &[&Verdict]) -> String {
-    let decided: Vec<&&Verdict> = won.iter().filter(|verdict| verdict.tells_apart()).collect();
-    let mut always = Vec::new();
-    let mut sometimes = Vec::new();
-    for standing in decided.iter().flat_map(|verdict| verdict.leaders()) {
-        let name = standing.subject.as_str();
-        if name == chosen || always.contains(&name) || sometimes.contains(&name) {
-            continue;
-        }
-        let is_always = decided.iter().all(|verdict| leads(verdict, name));
-        if is_always { always.push(name) } else { sometimes.push(name) }
-    }
-    let (names, scope) = match always.is_empty() {
-        true => (sometimes, " at some"),
-        false => (always, ""),
-    };
-    let are = if names.len() == 1 { "is" } else { "are" };
-    match names.len() {
-        0 => String::new(),
-        1..=5 => format!(" ({} {are} level with it{scope})", listed(&names)),
-        many => format!(" ({many} others are level with it{scope})"),
-    }
 }
 
 /// The figures of the chosen subject at a number of connections, and the distance of the next
@@ -486,7 +472,7 @@ impl Recommendation {
 
 impl Crossover {
     /// The change of the lead, in words.
-    fn tell(&self, summary: &Summary) -> String {
+    pub(super) fn tell(&self, summary: &Summary) -> String {
         let Self { from, to, above, below } = self;
         let (above, below) = (grouped(*above as f64), summary.at(*below));
         format!("The lead passes from {from} to {to} between {above} and {below}.")

@@ -3,7 +3,7 @@
 
 use crate::format::{listed, percent};
 use crate::judge::summary::Summary;
-use crate::judge::verdict::{Metric, Standing, Verdict};
+use crate::judge::verdict::{Metric, Standing, Told, Verdict};
 
 /// For longer lists, the text names the subjects outside of the set, if that is shorter.
 const MANY: usize = 4;
@@ -138,4 +138,43 @@ fn behind(standing: &Standing, metric: Metric) -> String {
     ends.sort_by(|one, other| told(*one).total_cmp(&told(*other)));
     let [low, high] = ends.map(share);
     format!("{} {} % [{low} to {high}]", standing.subject, share(standing.behind))
+}
+
+/// The other members of best sets, by what the comparison with the best says of them.
+pub(super) fn beside(chosen: &str, won: &[&Verdict], margin: f64) -> String {
+    let decided = || won.iter().filter(|verdict| verdict.tells_apart());
+    let mut names: Vec<&str> = Vec::new();
+    for standing in decided().flat_map(|verdict| verdict.leaders()) {
+        let name = standing.subject.as_str();
+        if name != chosen && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let of = |wanted: Told| -> Vec<&str> {
+        let least = |name: &str| {
+            let all = decided().flat_map(|verdict| &verdict.standings);
+            let told = all.filter(|one| one.subject == name).map(|one| one.told);
+            told.fold(Told::Level, |known, told| match (known, told) {
+                (Told::WorkMoved, _) | (_, Told::WorkMoved) => Told::WorkMoved,
+                (Told::Unknown, _) | (_, Told::Unknown) => Told::Unknown,
+                _ => known,
+            })
+        };
+        names.iter().copied().filter(|name| least(name) == wanted).collect()
+    };
+    let told = |wanted: Told, words: &str| {
+        let names = of(wanted);
+        let many = format!("{} others", names.len());
+        let who = if names.len() > 5 { many } else { listed(&names) };
+        (!names.is_empty()).then(|| format!("{words}: {who}"))
+    };
+    let parts: Vec<String> = [
+        told(Told::Level, &format!("level with the best within {}", percent(margin))),
+        told(Told::Unknown, "not told apart from it"),
+        told(Told::WorkMoved, "worse only by work that moved"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
 }

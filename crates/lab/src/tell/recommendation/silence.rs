@@ -2,7 +2,7 @@
 //! connections, and the remedy.
 
 use super::sets;
-use crate::format::percent;
+use crate::format::{at_most, percent};
 use crate::judge::faults::Fault;
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{Cause, Evidence, FEWEST_SESSIONS, Finding, Verdict};
@@ -31,7 +31,7 @@ pub(super) fn nothing(summary: &Summary) -> String {
     }
     let equal = || verdicts.iter().filter(|verdict| verdict.finding == Finding::NoDifference);
     if equal().next().is_some() {
-        let largest = equal().filter_map(|verdict| verdict.critical).fold(0.0, f64::max);
+        let largest = equal().filter_map(Verdict::most_behind).fold(0.0, f64::max);
         let at = match equal().count() == verdicts.len() {
             true => String::new(),
             false => {
@@ -41,7 +41,7 @@ pub(super) fn nothing(summary: &Summary) -> String {
         };
         return format!(
             "No difference above {} was found between any of them{at}: choose by something else than speed.",
-            percent(largest)
+            at_most(largest)
         );
     }
     if verdicts
@@ -98,7 +98,7 @@ pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<
             }
             Finding::NoDifference if something_chosen => format!(
                 "no difference above {} was found",
-                percent(verdict.critical.unwrap_or(0.0))
+                at_most(verdict.most_behind().unwrap_or(0.0))
             ),
             _ => continue,
         };

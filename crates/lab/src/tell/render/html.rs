@@ -4,7 +4,7 @@ use minijinja::{Value, context};
 
 use super::text::{TERMINAL, command};
 use crate::page::page;
-use crate::tell::sheet::{Form, Part, Sheet, Side, Table, Watch};
+use crate::tell::sheet::{Cell, Form, Part, Sheet, Side, Table, Tone, Watch};
 
 /// The page of a sheet.
 pub fn html(sheet: &Sheet) -> String {
@@ -28,7 +28,6 @@ pub fn html(sheet: &Sheet) -> String {
         context! {
             title => sheet.title,
             parts => shown,
-            is_watched => sheet.watch.is_some(),
             goes_on => sheet.watch == Some(Watch::GoesOn),
         },
     )
@@ -45,7 +44,9 @@ fn part_value(part: &Part) -> Value {
         Part::Heading(text) => told("heading", text),
         Part::Answer(text) => told("answer", text),
         Part::Sentence(text) => told("sentence", text),
+        Part::Warning(text) => told("warning", text),
         Part::Note(text) => told("note", text),
+        Part::Link { text, to } => context! { kind => "link", text, to },
         Part::Verbatim(text) => told("verbatim", text),
         Part::Command(words) => told("verbatim", &command(words, TERMINAL)),
         Part::List(title, items) => context! { kind => "list", title, items },
@@ -55,13 +56,30 @@ fn part_value(part: &Part) -> Value {
     }
 }
 
-fn table_value(table: &Table) -> Value {
+/// A table, for the template `table`.
+pub(in crate::tell) fn table_value(table: &Table) -> Value {
     let columns: Vec<Value> = table
         .columns
         .iter()
         .map(|column| context! { name => column.name, left => column.side == Side::Left })
         .collect();
-    let cell = |(cell, column): (&String, &Value)| context! { text => cell.trim(), column };
+    let cell = |(cell, column): (&Cell, &Value)| {
+        let tone = match cell.tone {
+            Tone::Plain => "",
+            Tone::Good => "better",
+            Tone::Bad => "worse",
+            Tone::Soft => "soft",
+            Tone::Strong => "strong",
+            Tone::Best => "best",
+            Tone::Unsure => "unsure",
+            Tone::Out => "out",
+            Tone::Heat(..=1) => "heat1",
+            Tone::Heat(2) => "heat2",
+            Tone::Heat(3) => "heat3",
+            Tone::Heat(_) => "heat4",
+        };
+        context! { text => cell.text.trim(), note => cell.note, to => cell.to, tone, column }
+    };
     let rows = table.rows.iter();
     let rows: Vec<Vec<Value>> =
         rows.map(|row| row.iter().zip(&columns).map(cell).collect()).collect();
@@ -96,12 +114,10 @@ mod tests {
     }
 
     #[test]
-    fn a_page_runs_a_script_only_if_it_is_watched_and_follows_until_the_end() {
+    fn a_page_that_is_watched_follows_until_the_end() {
         let of = |watch| html(&Sheet { watch, ..sheet() });
-        let (script, refresh) = ("<script", "http-equiv=\"refresh\"");
-        assert!(!of(None).contains(script) && !of(None).contains("script-src"));
+        let refresh = "http-equiv=\"refresh\"";
         assert!(of(Some(Watch::GoesOn)).contains(refresh));
-        let ended = of(Some(Watch::HasEnded));
-        assert!(ended.contains(script) && !ended.contains(refresh));
+        assert!(!of(None).contains(refresh) && !of(Some(Watch::HasEnded)).contains(refresh));
     }
 }

@@ -1,8 +1,9 @@
 //! A sheet as text for a terminal.
 
+use anstyle::{AnsiColor, Style};
 use textwrap::core::display_width;
 
-use crate::tell::sheet::{Block, Form, Part, Sheet, Side, Table};
+use crate::tell::sheet::{Block, Cell, Form, Part, Sheet, Side, Table, Tone};
 
 /// The columns of a terminal.
 pub const TERMINAL: usize = 80;
@@ -22,9 +23,11 @@ fn block_text(block: &Block, width: usize) -> String {
 
 fn part_text(part: &Part, width: usize) -> String {
     match part {
-        Part::Heading(text) | Part::Answer(text) | Part::Sentence(text) | Part::Note(text) => {
-            paragraph("", text, width)
-        }
+        Part::Heading(text)
+        | Part::Answer(text)
+        | Part::Sentence(text)
+        | Part::Warning(text)
+        | Part::Note(text) => paragraph("", text, width),
         Part::Verbatim(text) => format!("{text}\n"),
         Part::Command(words) => command(words, width),
         Part::List(title, items) => {
@@ -32,7 +35,7 @@ fn part_text(part: &Part, width: usize) -> String {
             format!("{title}:\n{items}")
         }
         Part::Table(table) => table_text(table),
-        Part::Key(_) | Part::Figure(_) => String::new(),
+        Part::Link { .. } | Part::Key(_) | Part::Figure(_) => String::new(),
     }
 }
 
@@ -66,33 +69,68 @@ pub fn table_text(table: &Table) -> String {
     format!("{}\n{}", table.title, aligned(table, "  "))
 }
 
-/// The rows of a table, with columns as wide as their cells on a terminal. A letter of Chinese,
-/// Japanese or Korean takes two columns.
-fn aligned(table: &Table, indent: &str) -> String {
-    let header: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
-    let rows = || table.has_header().then_some(&header).into_iter().chain(&table.rows);
+/// The columns that a table without a title takes on a terminal.
+pub(in crate::tell) fn width_of(table: &Table) -> usize {
+    let widths = widths(table);
+    widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
+}
+
+/// The rows, with the header if there is one.
+fn with_header(table: &Table) -> Vec<Vec<Cell>> {
+    let header = || table.columns.iter().map(|column| column.name.clone().into()).collect();
+    let header = table.has_header().then(header);
+    header.into_iter().chain(table.rows.iter().cloned()).collect()
+}
+
+/// The width of each column. A letter of Chinese, Japanese or Korean takes two columns.
+fn widths(table: &Table) -> Vec<usize> {
+    let rows = with_header(table);
     let width = |column: usize| {
-        let cells = rows().filter_map(|row| row.get(column));
-        cells.map(|cell| display_width(cell)).max().unwrap_or(0)
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| display_width(&cell.text)).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+    (0..table.columns.len()).map(width).collect()
+}
+
+/// The rows of a table, with columns as wide as their cells on a terminal.
+pub(in crate::tell) fn aligned(table: &Table, indent: &str) -> String {
+    let widths = widths(table);
     let mut text = String::new();
-    for row in rows() {
+    for row in with_header(table) {
         let mut line = indent.to_owned();
-        for (place, ((cell, column), width)) in
+        for (place, ((Cell { text: cell, tone, .. }, column), width)) in
             row.iter().zip(&table.columns).zip(&widths).enumerate()
         {
             let room = " ".repeat(width - display_width(cell));
             line += if place == 0 { "" } else { "  " };
+            let style = style(*tone);
+            let cell = match style == Style::new() {
+                true => cell.clone(),
+                false => format!("{style}{cell}{style:#}"),
+            };
             line += &match column.side {
-                Side::Left => cell.to_owned() + &room,
-                Side::Right => room + cell,
+                Side::Left => cell + &room,
+                Side::Right => room + &cell,
             };
         }
         text += line.trim_end();
         text.push('\n');
     }
     text
+}
+
+/// How a terminal shows a cell. Where the output is no terminal, the styles are removed.
+fn style(tone: Tone) -> Style {
+    let coloured = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+    match tone {
+        Tone::Plain | Tone::Heat(..=1) => Style::new(),
+        Tone::Strong => Style::new().bold(),
+        Tone::Best => coloured(AnsiColor::Green).bold(),
+        Tone::Good => coloured(AnsiColor::Green),
+        Tone::Heat(2 | 3) | Tone::Unsure => coloured(AnsiColor::Yellow),
+        Tone::Heat(_) | Tone::Bad => coloured(AnsiColor::Red),
+        Tone::Soft | Tone::Out => Style::new().dimmed(),
+    }
 }
 
 #[cfg(test)]

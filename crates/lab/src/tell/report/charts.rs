@@ -1,18 +1,17 @@
-//! The charts of a page, and the table of its first screen, made from a summary.
+//! The charts of a page, made from a summary.
 
 use serde::Serialize;
 
 use super::csv::field;
-use crate::format::{Counted, OF_THE_COMMAND, duration, grouped, how_many, listed, percent};
-use crate::judge::alternatives::{Alternative, Change};
+use crate::format::{Counted, OF_THE_COMMAND, duration, grouped};
+use crate::judge::alternatives::Alternative;
 use crate::judge::faults;
 use crate::judge::rows::{Medians, Row};
 use crate::judge::summary::Summary;
-use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
+use crate::judge::verdict::{Metric, Standing, Told, Verdict};
 use crate::statistics::Estimate;
 use crate::tell::chart::forest::{Forest, Row as Estimated};
 use crate::tell::chart::lines::{Lines, Series};
-use crate::tell::recommendation::withheld;
 
 /// How many subjects are in colour: the leader and two rivals. A reader cannot follow more coloured
 /// lines.
@@ -39,59 +38,6 @@ impl Figure {
     ) -> Self {
         Self { id, title, caption, svg, csv }
     }
-}
-
-/// The best subject at a number of connections, in a row of the first table.
-#[derive(Serialize)]
-pub(super) struct Overview {
-    load: String,
-    best: String,
-    rate: String,
-    level: String,
-    /// Whether the verdict is withheld.
-    withheld: bool,
-}
-
-/// The table of the first screen.
-pub(super) fn overview(summary: &Summary) -> Vec<Overview> {
-    summary.verdicts.iter().map(of_verdict).collect()
-}
-
-fn of_verdict(verdict: &Verdict) -> Overview {
-    let level: Vec<&Standing> =
-        verdict.standings.iter().filter(|standing| standing.level).collect();
-    let names = |standings: &[&Standing]| {
-        let names: Vec<&str> = standings.iter().map(|one| one.subject.as_str()).collect();
-        listed(&names)
-    };
-    let rate = level.first().map_or("–".to_owned(), |best| {
-        let at_least = if best.at_least { "≥ " } else { "" };
-        format!("{at_least}{}", grouped(best.rate))
-    });
-    let critical = percent(verdict.critical.unwrap_or(0.0));
-    let (best, level, is_withheld) = match &verdict.finding {
-        Finding::Best { subject } => {
-            let next = verdict.standings.get(1);
-            let next = next.map_or(String::new(), |next| {
-                format!("none; {} comes next, {} behind", next.subject, percent(next.behind))
-            });
-            (subject.clone(), next, false)
-        }
-        Finding::Level { .. } if verdict.is_mere_set() => {
-            ("a set".to_owned(), format!("{} (within {critical})", names(&level)), false)
-        }
-        Finding::Level { .. } => {
-            (level[0].subject.clone(), format!("{} (within {critical})", names(&level[1..])), false)
-        }
-        Finding::NoDifference => {
-            ("no difference".to_owned(), format!("all, within {critical}"), false)
-        }
-        Finding::Withheld { cause } => ("no verdict".to_owned(), withheld(cause, verdict), true),
-    };
-    let load = how_many(verdict.concurrency);
-    let names_one = !verdict.is_mere_set() && !is_withheld;
-    let rate = if names_one { rate } else { "–".to_owned() };
-    Overview { load, best, rate, level, withheld: is_withheld }
 }
 
 /// The subjects in colour: the chosen one, or else the subject that is best at most numbers of
@@ -133,7 +79,7 @@ pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
         let csv = format!("architecture,{},behind,low,high\r\n", summary.counted.noun())
             + &csv.collect::<String>();
         let svg = Forest {
-            about: &format!("How far behind {base} at {at}, by {what}"),
+            about: format!("How far behind {base} at {at}, by {what}"),
             line: Some(1.0),
             is_logarithmic: true,
             told: |ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0)),
@@ -165,13 +111,23 @@ fn beside_best(summary: &Summary, verdict: &Verdict) -> Vec<Estimated> {
             Some(best) if best.subject == standing.subject => "the best".to_owned(),
             _ => format!("{:+.1} %", 100.0 * standing.behind),
         },
-        class: match (standing.level, verdict.others.contains(standing)) {
-            (_, true) => "other",
-            (true, _) => "level",
-            (false, _) => "worse",
+        class: match verdict.others.contains(standing) {
+            true => "other",
+            false => class(standing.told),
         },
     };
     verdict.standings.iter().chain(&verdict.others).map(row).collect()
+}
+
+/// How a row of a chart is drawn.
+fn class(told: Told) -> &'static str {
+    match told {
+        Told::Better => "better",
+        Told::Worse => "worse",
+        Told::WorkMoved => "moved",
+        Told::Level => "level",
+        Told::Unknown => "unknown",
+    }
 }
 
 /// All alternatives, compared with the subject that runs today.
@@ -181,11 +137,7 @@ fn beside_current(summary: &Summary, verdict: &Verdict, current: &str) -> Vec<Es
         value: 1.0 + one.difference,
         interval: Some([1.0 + one.low, 1.0 + one.high]),
         figure: format!("{:+.1} %", 100.0 * one.difference),
-        class: match one.change {
-            Change::Better => "better",
-            Change::Worse => "worse",
-            Change::Level => "level",
-        },
+        class: class(one.change),
     };
     let mut rows: Vec<Estimated> = verdict.alternatives.iter().map(row).collect();
     rows.push(Estimated {
@@ -232,8 +184,7 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
             + &csv.collect::<String>();
         let at = summary.at(concurrency);
         let about = format!("Requests per second at {at}");
-        let svg =
-            Forest { about: &about, line: None, is_logarithmic: false, told: short, rows }.svg();
+        let svg = Forest { about, line: None, is_logarithmic: false, told: short, rows }.svg();
         Figure {
             id: format!("rates-{concurrency}"),
             title: at,

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::raw::RawLines;
 use crate::record::{Cell, Measured, Outcome};
+use crate::tell::data::known;
 
 /// A column of figures: its name and its values.
 type Column = (&'static str, fn(&Measured) -> f64);
@@ -43,11 +44,18 @@ pub(super) fn cells(cells: &[Cell], raw: &RawLines) -> String {
         let (subject, reason) = (field(&cell.subject), field(reason));
         let (concurrency, repeat) = (cell.concurrency, cell.repeat);
         let _ = write!(text, "{subject},{concurrency},{repeat},{file},{number},{outcome},{reason}");
-        for (_, figure) in FIGURES {
-            text.push(',');
-            if let Outcome::Measured(measured) = &cell.outcome {
-                let _ = write!(text, "{}", figure(measured));
-            }
+        for (name, figure) in FIGURES {
+            let Outcome::Measured(measured) = &cell.outcome else {
+                text.push(',');
+                continue;
+            };
+            let value = figure(measured);
+            // What is counted may be none. Of other figures, a zero was not measured.
+            let is_count = matches!(name, "requests_per_second" | "requests" | "errors");
+            let _ = match is_count || known(value).is_some() {
+                true => write!(text, ",{value}"),
+                false => write!(text, ","),
+            };
         }
         text.push_str("\r\n");
     }

@@ -3,15 +3,16 @@
 //!
 //! These tables fill in the pages of docs/reproductions, so that no figure is copied by hand.
 
-use std::fmt::Write;
 use std::str::FromStr;
 
-use super::table::lines;
+use super::table::{LoadLine, lines};
 use crate::format::{bytes, duration, grouped, rate};
 use crate::judge::rows::{Figures, Medians, Row};
 use crate::judge::summary::Summary;
 use crate::record::{Cell, Heading, Outcome, Records};
 use crate::statistics::median;
+use crate::tell::render::markdown::table_markdown;
+use crate::tell::sheet::{self, left, right};
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,27 +90,19 @@ impl FromStr for Table {
 /// warning, as on the terminal. A `✗` marks a figure that cannot be trusted.
 pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
     let summary = Summary::of(heading, records);
-    let cells = &records.cells;
-    let mut text = String::new();
-    for &table in which {
-        let _ = writeln!(text, "{}\n", table.title());
-        match table {
-            Table::Slope => slopes(&mut text, &summary),
-            table => grid(&mut text, table, &summary, cells),
-        }
-        text.push('\n');
-    }
-    text
+    let table = |&which: &Table| {
+        let table = match which {
+            Table::Slope => slopes(&summary),
+            which => grid(which, &summary, &records.cells),
+        };
+        table_markdown(&table.titled(which.title())) + "\n"
+    };
+    which.iter().map(table).collect()
 }
 
-fn grid(text: &mut String, table: Table, summary: &Summary, cells: &[Cell]) {
-    let headings = summary.concurrency.iter().map(|&count| summary.at(count));
-    line(text, ["".to_owned()].into_iter().chain(headings));
-    line(
-        text,
-        ["---".to_owned()].into_iter().chain(summary.concurrency.iter().map(|_| "---:".into())),
-    );
-    for name in &summary.subjects {
+fn grid(table: Table, summary: &Summary, cells: &[Cell]) -> sheet::Table {
+    let loads = summary.concurrency.iter().map(|&count| right(summary.at(count)));
+    let rows = summary.subjects.iter().map(|name| {
         let figures = summary.of_subject(name).map(|row| match &row.figures {
             Figures::Measured(medians) => {
                 let mark = match (medians.invalid, row.warnings.is_empty()) {
@@ -121,16 +114,15 @@ fn grid(text: &mut String, table: Table, summary: &Summary, cells: &[Cell]) {
             }
             Figures::Missing { what, .. } => (*what).to_owned(),
         });
-        line(text, [summary.label(name)].into_iter().chain(figures));
-    }
+        [summary.label(name)].into_iter().chain(figures).collect::<Vec<String>>()
+    });
+    sheet::Table::new([left("")].into_iter().chain(loads), rows)
 }
 
-fn slopes(text: &mut String, summary: &Summary) {
-    line(text, ["", "µs per request in service", "correlation"].map(str::to_owned));
-    line(text, ["---", "---:", "---:"].map(str::to_owned));
-    for fitted in lines(summary) {
-        line(text, [fitted.subject, fitted.slope, fitted.correlation]);
-    }
+fn slopes(summary: &Summary) -> sheet::Table {
+    let columns = [left(""), right("µs per request in service"), right("correlation")];
+    let row = |fitted: LoadLine| vec![fitted.subject, fitted.slope, fitted.correlation];
+    sheet::Table::new(columns, lines(summary).into_iter().map(row))
 }
 
 /// The median over the repeats.
@@ -149,14 +141,6 @@ fn switches(row: &Row, cells: &[Cell]) -> f64 {
         })
         .collect();
     median(&rates).unwrap_or(0.0)
-}
-
-fn line(text: &mut String, cells: impl IntoIterator<Item = String>) {
-    for cell in cells {
-        // Names come from a file of unknown origin.
-        let _ = write!(text, "| {} ", cell.replace('|', "\\|").replace('\n', " "));
-    }
-    text.push_str("|\n");
 }
 
 #[cfg(test)]

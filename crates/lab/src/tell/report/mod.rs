@@ -5,10 +5,8 @@
 
 mod charts;
 mod csv;
-pub mod index;
 mod load;
 pub mod markdown;
-pub mod overlay;
 mod queues;
 mod raw;
 mod table;
@@ -22,9 +20,12 @@ use crate::format;
 use crate::page::{page, script_data, write_whole};
 use crate::record::{Heading, Machine};
 use crate::tell::answer::Answer;
+use crate::tell::map::Map;
+use crate::tell::render::html::table_value;
 use crate::tell::replay;
 
 pub use raw::RawLines;
+pub(super) use table::command;
 
 /// Writes the report to `path`, completely or not at all.
 ///
@@ -55,6 +56,7 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
     let data = context! {
         service => summary.service, rows => table::row_lines(summary, raw), csv => csv::cells(cells, raw),
     };
+    let map = Map::of(summary);
     let recording = heading.design.recording.as_ref();
     page(
         include_str!("report.html.jinja"),
@@ -66,16 +68,22 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
             headroom => load::headroom(&said.headroom),
             hosts => hosts(heading),
             partial => summary.partial(),
+            margin => format::percent(summary.margin).replace(".0 ", " "),
             counted => summary.counted.noun(),
             load_heading => summary.counted.heading(),
             compared => heading.design.compared(),
             crowd => heading.design.clients.crowd(),
+            headline => said.headline,
+            alarms => said.alarms,
+            map => (!map.is_empty()).then(|| context! { id => "map", ..table_value(&map.table(usize::MAX)) }),
+            map_title => map.title,
+            map_key => map.key(summary),
+            crossings => said.crossovers.iter().map(|one| one.tell(summary)).collect::<Vec<_>>(),
             recommendation => said.sentences,
             unsaid => said.unsaid,
             card => said.card,
             current => summary.current,
             disturbance => said.disturbance,
-            overview => charts::overview(summary),
             behind => charts::behind(summary),
             over_load => charts::over_load(summary, chosen),
             rates => charts::rates(summary),

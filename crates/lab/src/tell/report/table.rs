@@ -169,7 +169,7 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
 }
 
 /// A command line in the form that a shell takes.
-pub(super) fn command(arguments: &[String]) -> String {
+pub(in crate::tell) fn command(arguments: &[String]) -> String {
     arguments.iter().map(|argument| in_shell(argument)).collect::<Vec<_>>().join(" ")
 }
 

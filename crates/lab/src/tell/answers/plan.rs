@@ -6,19 +6,19 @@
 use std::io;
 use std::path::Path;
 
-use minijinja::context;
-use serde::Serialize;
-
-use super::table::command;
 use crate::ask::file::Plan;
 use crate::format::{self, bytes, grouped};
 use crate::judge::rows::{Figures, Row};
 use crate::judge::summary::Summary;
 use crate::judge::verdict::Verdict;
-use crate::page::{page, write_whole};
+use crate::page::write_whole;
 use crate::record::{Clients, Design, Heading, Origin};
 use crate::tell::answer::Answer;
+use crate::tell::render::html::html;
+use crate::tell::render::text::TERMINAL;
+use crate::tell::report::command;
 use crate::tell::screen::fit;
+use crate::tell::sheet::{Cell, Form, Part, Sheet, Table, Tone, left, right};
 
 /// An index that grows as experiments end.
 pub struct Index {
@@ -30,7 +30,7 @@ pub struct Index {
 }
 
 /// An experiment.
-#[derive(Default, Serialize)]
+#[derive(Default)]
 struct Entry {
     name: String,
     description: String,
@@ -41,22 +41,7 @@ struct Entry {
     best: String,
     worse: String,
     recommendation: Vec<String>,
-    concurrency: Vec<String>,
-    lines: Vec<Line>,
-}
-
-/// The rates of an architecture.
-#[derive(Serialize)]
-struct Line {
-    subject: String,
-    cells: Vec<Rate>,
-}
-
-#[derive(Serialize)]
-struct Rate {
-    text: String,
-    /// The reason why there is no rate.
-    why: Option<String>,
+    rates: Table,
 }
 
 impl Index {
@@ -93,9 +78,12 @@ impl Index {
             partial: summary.partial(),
             best: best(summary),
             worse: worse(summary),
-            recommendation: recommendation.all_sentences().cloned().collect(),
-            concurrency: summary.concurrency.iter().map(|&count| summary.at(count)).collect(),
-            lines: lines(summary),
+            recommendation: [&recommendation.headline]
+                .into_iter()
+                .chain(recommendation.all_sentences())
+                .cloned()
+                .collect(),
+            rates: rates(summary),
         };
         match self.entries.iter_mut().find(|entry| entry.name == name) {
             Some(entry) => *entry = ended,
@@ -104,16 +92,27 @@ impl Index {
     }
 
     /// The page.
-    pub fn render(&self) -> String {
-        page(
-            include_str!("index.html.jinja"),
-            context! {
-                title => self.title,
-                source => self.source,
-                first => self.first,
-                entries => self.entries,
-            },
-        )
+    pub fn sheet(&self) -> Sheet {
+        let Self { title, source, first, entries } = self;
+        let mut sheet = Sheet::new(title);
+        let machine = first.iter().map(|Heading { duality, started_at, machine, .. }| {
+            let (cpu, cpus, kernel) = (&machine.cpu, machine.cpus, &machine.kernel);
+            format!("Duality {duality} · {started_at} · {cpu}, {cpus} CPUs · {kernel}")
+        });
+        let source = (!source.is_empty()).then(|| format!("From {source}"));
+        sheet.add_only(Form::Page, source.into_iter().chain(machine).map(Part::Note));
+        if entries.len() > 1 {
+            sheet.add_only(
+                Form::Page,
+                [
+                    Part::Heading("The answers side by side".to_owned()),
+                    Part::Note("At the busiest load of each experiment.".to_owned()),
+                    Part::Table(side_by_side(entries)),
+                ],
+            );
+        }
+        entries.iter().for_each(|entry| entry.add_to(&mut sheet));
+        sheet
     }
 
     /// The answers side by side, for a terminal: a line for each experiment that has ended.
@@ -126,7 +125,7 @@ impl Index {
         for Entry { name, best, worse, .. } in ended() {
             let worse = if worse.is_empty() { String::new() } else { format!("; {worse}") };
             let line = format!("{name:width$}  {best}{worse}");
-            text += &fit(&line);
+            text += &fit(&line, TERMINAL);
             text.push('\n');
         }
         text
@@ -138,13 +137,47 @@ impl Index {
     ///
     /// Fails if the file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        write_whole(path, &self.render())
+        write_whole(path, &html(&self.sheet()))
     }
+}
+
+/// The words for an experiment without results.
+const NOT_YET: &str = "not run yet";
+
+impl Entry {
+    fn add_to(&self, sheet: &mut Sheet) {
+        let Self { name, description, ended, partial, recommendation, rates, .. } = self;
+        let partial = match ended {
+            true => partial.clone(),
+            false => Some(NOT_YET.to_owned()),
+        };
+        let heading = [Part::Heading(name.clone()), Part::Note(description.clone())];
+        sheet.add_only(Form::Page, heading.into_iter().chain(partial.map(Part::Warning)));
+        let mut said = recommendation.iter().cloned();
+        let answer = said.next().map(Part::Answer);
+        sheet.add_only(Form::Page, answer.into_iter().chain(said.map(Part::Sentence)));
+        if *ended {
+            let rate = "Requests/s, median ± half of its 95 % interval.".to_owned();
+            let text = "“!” marks a warning: see the full report.".to_owned();
+            let link = Part::Link { text, to: format!("{name}/report.html") };
+            sheet.add_only(Form::Page, [Part::Note(rate), link, Part::Table(rates.clone())]);
+        }
+    }
+}
+
+fn side_by_side(entries: &[Entry]) -> Table {
+    let row = |entry: &Entry| {
+        let best = if entry.ended { &entry.best } else { NOT_YET };
+        let name = Cell { to: format!("#{}", entry.name), ..entry.name.clone().into() };
+        vec![name, best.to_owned().into(), entry.worse.clone().into()]
+    };
+    let columns = [left("Experiment"), left("Best set"), left("Worse for sure")];
+    Table::new(columns, entries.iter().map(row))
 }
 
 /// The text above the tables of the experiment called `name` on the terminal.
 pub fn heading(name: &str, design: &Design) -> String {
-    let heading = fit(&format!("{name}: {}", describe(design)));
+    let heading = fit(&format!("{name}: {}", describe(design)), TERMINAL);
     let line = "=".repeat(heading.chars().count());
     format!("\n{heading}\n{line}")
 }
@@ -200,15 +233,17 @@ fn worse(summary: &Summary) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-fn lines(summary: &Summary) -> Vec<Line> {
-    let line = |name: &String| Line {
-        subject: summary.label(name),
-        cells: summary.of_subject(name).map(rate).collect(),
+/// The rates of each subject at each load, with the reasons for those that are missing.
+fn rates(summary: &Summary) -> Table {
+    let loads = summary.concurrency.iter().map(|&count| right(summary.at(count)));
+    let row = |name: &String| {
+        [summary.label(name).into()].into_iter().chain(summary.of_subject(name).map(rate)).collect()
     };
-    summary.subjects.iter().map(line).collect()
+    let rows: Vec<Vec<Cell>> = summary.subjects.iter().map(row).collect();
+    Table::new([left("Architecture")].into_iter().chain(loads), rows)
 }
 
-fn rate(row: &Row) -> Rate {
+fn rate(row: &Row) -> Cell {
     match &row.figures {
         Figures::Measured(medians) => {
             let mark = match (medians.invalid, row.warnings.is_empty()) {
@@ -216,10 +251,11 @@ fn rate(row: &Row) -> Rate {
                 (false, false) => " !",
                 (false, true) => "",
             };
-            Rate { text: format::rate(medians.requests_per_second) + mark, why: None }
+            Cell::from(format::rate(medians.requests_per_second) + mark)
         }
         Figures::Missing { what, reason } => {
-            Rate { text: (*what).to_owned(), why: Some(reason.clone()) }
+            let text = (*what).to_owned();
+            Cell { note: reason.clone(), tone: Tone::Soft, ..text.into() }
         }
     }
 }
@@ -239,7 +275,7 @@ mod tests {
         let plan = file::parse(plan).unwrap();
         let mut index = Index::new(&plan, [design(), design()].iter());
         // Each experiment has a row among the answers, and a part of its own.
-        assert_eq!(index.render().matches("not run yet").count(), 4);
+        assert_eq!(html(&index.sheet()).matches("not run yet").count(), 4);
         let heading = heading();
         let cell = Cell {
             subject: "epoll".into(),
@@ -250,10 +286,10 @@ mod tests {
         };
         let records = Records { cells: vec![cell], blocks: vec![] };
         index.add("one", &Answer::of(&heading, &records));
-        let page = index.render();
+        let page = html(&index.sheet());
         assert_eq!(page.matches("not run yet").count(), 2);
-        assert!(page.contains("one/report.html") && !page.contains("two/report.html"));
-        assert!(page.contains("title=\"no &lt;epoll&gt;\">unavailable"), "{page}");
+        assert!(page.contains("href=\"one&#x2f;report.html") && !page.contains("two&#x2f;"));
+        assert!(page.contains("unavailable<small class=\"soft\">no &lt;epoll&gt;<"), "{page}");
         assert!(page.contains("A &lt;b&gt;question") && !page.contains("<b>question"));
         let digest = index.digest();
         assert_eq!(digest.lines().nth(1), Some("one         no verdict"), "{digest}");
