@@ -28,9 +28,7 @@ fn told(low: f64, high: f64, moved: bool) -> Told {
 fn standing(name: &str, behind: f64, half: f64, moved: bool) -> Standing {
     let low = (1.0 + behind) / (1.0 + half) - 1.0;
     let high = (1.0 + behind) * (1.0 + half) - 1.0;
-    let told = if behind == 0.0 { Told::Level
-        out: None,
-    } else { told(low, high, moved) };
+    let told = if behind == 0.0 { Told::Level } else { told(low, high, moved) };
     Standing {
         subject: name.to_owned(),
         value: 10.0 * (1.0 + behind),
@@ -46,6 +44,7 @@ fn standing(name: &str, behind: f64, half: f64, moved: bool) -> Standing {
         rate_high: 1e4,
         at_least: false,
         work_moved: told == Told::WorkMoved,
+        out: None,
     }
 }
 
