@@ -58,8 +58,8 @@ fn a_plan_of_regimes_is_measured_gone_on_with_and_reported() {
     let table = duality(&["report", "run", "--markdown", "rate,cpu"], path);
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(
-        table.contains("| | steady | 5us..100us | kept |")
-            || table.contains("| | 5us..100us | steady | kept |"),
+        table.contains("|  | steady | 5us..100us | kept |")
+            || table.contains("|  | 5us..100us | steady | kept |"),
         "{table}"
     );
     assert!(table.contains("| fork | – | – | – |"), "{table}");
