@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::remote::TaskName;
 use crate::visibility::thread_slots;
 
-/// See the [module](self).
+/// A loop to which a driver gives turns, one at a time: a host of a simulation.
 pub struct Host {
     event_loop: EventLoop,
     scope: Scope,
