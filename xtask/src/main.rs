@@ -81,6 +81,7 @@ fn main() -> ExitCode {
         ["package"] => steps::run_package(&workspace),
         ["release"] => steps::run_release(&workspace, false),
         ["release", "--verify"] => steps::run_release(&workspace, true),
+        ["simulate"] => steps::run_simulate(&workspace),
         ["tokio-patch"] => steps::run_tokio_patch(&workspace),
         ["minimal"] => steps::run_minimal(&workspace),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
@@ -119,6 +120,7 @@ fn help() -> String {
     text += &entry("minimal", 12, minimal::ABOUT);
     text += &entry("package", 12, "builds the Debian package, and the folder that it is made of");
     text += &entry("release", 12, release::ABOUT);
+    text += &entry("simulate", 12, simulate::ABOUT);
     text += &entry("tokio-patch", 12, tokio_patch::ABOUT);
     text += "\nRules of `tidy`; xtask/src/tidy/mod.rs has the exceptions, and why:\n";
     for rule in tidy::RULES {
@@ -151,8 +153,17 @@ mod tests {
         let help = help();
         let names =
             STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
-        let others =
-            ["soak", "aarch64", "convert", "guide", "hosts", "package", "release", "tokio-patch"];
+        let others = [
+            "soak",
+            "aarch64",
+            "convert",
+            "guide",
+            "hosts",
+            "package",
+            "release",
+            "simulate",
+            "tokio-patch",
+        ];
         for name in names.chain(["test"]).chain(others) {
             assert!(help.contains(&format!("\n  {name} ")), "{name}");
         }

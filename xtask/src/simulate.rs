@@ -1,4 +1,4 @@
-//! `cargo xtask simulate`: each service that ships with Duality under hundreds of seeds, in both
+//! `cargo xtask simulate`: each service that ships with Duality under a thousand seeds, in both
 //! forms of waiting. docs/simulate.md says what a simulation sees.
 
 use std::process::Command;
@@ -8,22 +8,21 @@ use crate::outcome::Outcome::{self, Passed};
 use crate::outcome::{cargo_command, execute};
 
 /// What this command does, for the help.
-pub(crate) const ABOUT: &str =
-    "hundreds of seeds of each service in a simulated world, with faults";
+pub(crate) const ABOUT: &str = "a thousand seeds of each service in a simulated world, with faults";
 
 /// Services, and their seeds. A relay has three servers, and stores are on real files: they take
 /// longer. For a soak, run the example with more.
 const SEEDS: [(&str, u32); 10] = [
-    ("echo", 200),
-    ("time", 200),
-    ("quote", 200),
-    ("http", 200),
-    ("chat", 200),
-    ("game", 200),
-    ("blocks", 200),
-    ("relay", 50),
-    ("phone", 50),
-    ("guestbook", 50),
+    ("echo", 1000),
+    ("time", 1000),
+    ("quote", 1000),
+    ("http", 1000),
+    ("chat", 1000),
+    ("game", 1000),
+    ("blocks", 1000),
+    ("relay", 300),
+    ("phone", 300),
+    ("guestbook", 300),
 ];
 
 pub(crate) fn run(workspace: &Workspace) -> Outcome {

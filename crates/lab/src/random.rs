@@ -22,6 +22,17 @@ impl SplitMix64 {
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
+
+    /// A number between 0 and 1, neither included.
+    pub fn uniform(&mut self) -> f64 {
+        (self.below(1 << 52) as f64 + 0.5) / (1_u64 << 52) as f64
+    }
+
+    /// A number of the normal distribution with mean 0 and deviation 1 (Box & Muller 1958).
+    pub fn normal(&mut self) -> f64 {
+        let (one, other) = (self.uniform(), self.uniform());
+        (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
+    }
 }
 
 /// The algorithm is Fisher and Yates's.

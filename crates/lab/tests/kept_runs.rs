@@ -1,25 +1,16 @@
 //! The runs that are kept in `runs/`, judged by the method of today. Each answer says what is sure,
 //! or why nothing is sure.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+mod fixtures;
 
 use duality_lab::judge::summary::Summary;
 use duality_lab::judge::verdict::{Cause, Finding, Verdict};
 use duality_lab::record::results;
 use duality_lab::tell::recommendation::{Recommendation, recommend};
 
-/// The results beneath a directory.
-fn results_beneath(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            results_beneath(&path, found);
-        } else if path.ends_with("results.jsonl") {
-            found.push(path);
-        }
-    }
-}
+use self::fixtures::kept_results;
 
 fn said(path: &Path) -> Recommendation {
     let (heading, records) = results::read(&[path.to_owned()]).unwrap();
@@ -37,8 +28,7 @@ fn hides_something(verdict: &Verdict) -> bool {
 
 #[test]
 fn kept_runs_say_what_is_sure() {
-    let mut found = Vec::new();
-    results_beneath(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs"), &mut found);
+    let found = kept_results();
     let mut silent = Vec::new();
     for path in &found {
         let said = said(path);

@@ -7,8 +7,8 @@
 #![expect(clippy::print_stdout, reason = "how often it was wrong is the result")]
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+
+mod fixtures;
 
 use duality_lab::judge::blocks::{Fit, Observed};
 use duality_lab::judge::race::{
@@ -16,7 +16,9 @@ use duality_lab::judge::race::{
 };
 use duality_lab::judge::verdict::FAMILY_ERROR;
 use duality_lab::random::SplitMix64;
-use duality_lab::record::{Block, results};
+use duality_lab::record::{Block, MARGIN, results};
+
+use self::fixtures::kept_results;
 
 /// Experiments of each kind. `RACE_SEEDS` sets another number, for the table in docs/method.md.
 fn seeds() -> u64 {
@@ -26,30 +28,16 @@ fn seeds() -> u64 {
 /// The error of one load of four, as in a default run.
 const ALPHA: f64 = FAMILY_ERROR / 4.0;
 
-struct Dice(SplitMix64);
-
-impl Dice {
-    fn uniform(&mut self) -> f64 {
-        (self.0.below(1 << 52) as f64 + 0.5) / (1_u64 << 52) as f64
-    }
-
-    /// Box and Muller's.
-    fn normal(&mut self) -> f64 {
-        let (one, other) = (self.uniform(), self.uniform());
-        (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
-    }
-
-    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.0.below(all.len() as u64) as usize]
-    }
+fn one_of<'a, T>(dice: &mut SplitMix64, all: &'a [T]) -> &'a T {
+    &all[dice.below(all.len() as u64) as usize]
 }
 
 /// Noise: a block's weight, and what chance adds to each subject in it.
 trait Noise {
     /// What a process adds in one session.
-    fn process(&self, dice: &mut Dice) -> f64;
+    fn process(&self, dice: &mut SplitMix64) -> f64;
     /// A block.
-    fn block(&self, dice: &mut Dice, subjects: usize) -> (f64, Vec<f64>);
+    fn block(&self, dice: &mut SplitMix64, subjects: usize) -> (f64, Vec<f64>);
 }
 
 /// The noise of a load of a recorded run.
@@ -62,14 +50,14 @@ struct Recorded {
 }
 
 impl Noise for Recorded {
-    fn process(&self, dice: &mut Dice) -> f64 {
+    fn process(&self, dice: &mut SplitMix64) -> f64 {
         self.process * dice.normal()
     }
 
     /// The residuals of one recorded block, drawn anew for each subject.
-    fn block(&self, dice: &mut Dice, subjects: usize) -> (f64, Vec<f64>) {
-        let (weight, residuals) = dice.one_of(&self.blocks);
-        (*weight, (0..subjects).map(|_| *dice.one_of(residuals)).collect())
+    fn block(&self, dice: &mut SplitMix64, subjects: usize) -> (f64, Vec<f64>) {
+        let (weight, residuals) = one_of(dice, &self.blocks);
+        (*weight, (0..subjects).map(|_| *one_of(dice, residuals)).collect())
     }
 }
 
@@ -84,14 +72,14 @@ struct Described {
 }
 
 impl Noise for Described {
-    fn process(&self, dice: &mut Dice) -> f64 {
+    fn process(&self, dice: &mut SplitMix64) -> f64 {
         self.process * dice.normal()
     }
 
-    fn block(&self, dice: &mut Dice, subjects: usize) -> (f64, Vec<f64>) {
+    fn block(&self, dice: &mut SplitMix64, subjects: usize) -> (f64, Vec<f64>) {
         let is_taken = dice.uniform() < self.spell.0;
         let (weight, times) = if is_taken { (0.2, self.spell.1) } else { (1.0, 1.0) };
-        let value = |dice: &mut Dice| {
+        let value = |dice: &mut SplitMix64| {
             let spike = if dice.uniform() < self.spikes { 0.5 } else { 0.0 };
             times * self.deviation * dice.normal() + spike
         };
@@ -110,17 +98,6 @@ fn described() -> Vec<(&'static str, Described)> {
     ]
 }
 
-fn results_beneath(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            results_beneath(&path, found);
-        } else if path.ends_with("results.jsonl") {
-            found.push(path);
-        }
-    }
-}
-
 /// The mean logarithm of a subject's cost in a block.
 fn cost(block: &Block, subject: &str) -> Option<f64> {
     let own = block.slices.iter().filter(|one| one.subject == subject && one.requests > 0);
@@ -131,11 +108,8 @@ fn cost(block: &Block, subject: &str) -> Option<f64> {
 
 /// The noise of each load of each recorded run that has blocks, in the order of their names.
 fn recorded() -> Vec<Recorded> {
-    let mut files = Vec::new();
-    results_beneath(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs"), &mut files);
-    files.sort();
     let mut all = Vec::new();
-    for file in files {
+    for file in kept_results() {
         let (heading, records) = results::read(std::slice::from_ref(&file)).unwrap();
         for &concurrency in &heading.design.concurrency {
             let blocks = records.blocks_at(concurrency);
@@ -223,9 +197,9 @@ fn load_of(
     seed: u64,
 ) -> Ended {
     let (races, alpha) = (alpha.is_some(), alpha.unwrap_or(ALPHA));
-    let mut dice = Dice(SplitMix64::new(seed));
+    let mut dice = SplitMix64::new(seed);
     let count = effects.len();
-    let mut race = Race::new(count, count, SHARE_OF_RACE * alpha);
+    let mut race = Race::new(count, count, SHARE_OF_RACE * alpha, MARGIN);
     let mut blocks: Vec<Observed> = Vec::new();
     let (mut spent, mut session) = (0.0, 0);
     let many = |goes_on: &[bool]| goes_on.iter().filter(|goes_on| **goes_on).count() as f64;

@@ -4,14 +4,15 @@
 
 #![expect(clippy::print_stdout, reason = "how often it was wrong is the result")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod fixtures;
 
 use duality_lab::judge::sequential::{
     Decision, PROMISE, Rule, Standing, first_exclusion, interval, judge,
 };
 use duality_lab::random::SplitMix64;
 use duality_lab::record::results;
+
+use self::fixtures::kept_results;
 
 const TRIALS: usize = 1000;
 const BLOCKS: usize = 80;
@@ -24,13 +25,11 @@ struct Noise(SplitMix64);
 
 impl Noise {
     fn uniform(&mut self) -> f64 {
-        (self.0.below(1 << 52) as f64 + 0.5) / (1_u64 << 52) as f64
+        self.0.uniform()
     }
 
-    /// Box and Muller's.
     fn normal(&mut self) -> f64 {
-        let (one, other) = (self.uniform(), self.uniform());
-        (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
+        self.0.normal()
     }
 
     /// Student's with three degrees of freedom: its fourth moment is infinite.
@@ -155,11 +154,8 @@ fn equal_servers_whose_blocks_depend_on_each_other() {
 
 /// Costs of two slices of one server in one block, of every series of blocks in `runs/`.
 fn recorded() -> Vec<Vec<(f64, f64)>> {
-    let mut files = Vec::new();
-    results_beneath(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs"), &mut files);
-    files.sort();
     let mut all = Vec::new();
-    for file in files {
+    for file in kept_results() {
         let (_, records) = results::read(&[file]).unwrap();
         let mut series =
             std::collections::BTreeMap::<(String, usize, usize), Vec<(f64, f64)>>::new();
@@ -184,17 +180,6 @@ fn recorded() -> Vec<Vec<(f64, f64)>> {
         all.extend(series.into_values().filter(|series| series.len() >= 4));
     }
     all
-}
-
-fn results_beneath(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            results_beneath(&path, found);
-        } else if path.ends_with("results.jsonl") {
-            found.push(path);
-        }
-    }
 }
 
 /// The two slices of a server in a block are two equal servers. Which is which is drawn, as the

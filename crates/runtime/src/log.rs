@@ -18,7 +18,7 @@ const LONGEST: usize = 4096;
 /// Never waits: if standard error cannot take the line now, the line is lost. Takes no lock, so
 /// that a child that is forked at the same time does not inherit a locked one.
 pub fn warn(message: impl Display) {
-    if let Some(machine) = current::with_loop(|core| core?.machine().cloned()) {
+    if let Some(machine) = current::machine() {
         machine.log(&message.to_string());
         return;
     }
@@ -36,7 +36,7 @@ pub fn warn(message: impl Display) {
 /// Writes a line to the user of a command: `MESSAGE`, whole. Waits for a slow reader. If standard
 /// error cannot be written, the line is lost.
 pub fn tell(message: impl Display) {
-    if let Some(machine) = current::with_loop(|core| core?.machine().cloned()) {
+    if let Some(machine) = current::machine() {
         machine.log(&message.to_string());
         return;
     }

@@ -38,7 +38,7 @@ pub fn since(start: Instant) -> Duration {
 /// few nanoseconds, without a system call. A host of a simulation has a time of its own.
 #[must_use]
 pub fn time_of_day() -> Duration {
-    if let Some(machine) = current::with_loop(|core| core?.machine().cloned()) {
+    if let Some(machine) = current::machine() {
         return machine.time_of_day();
     }
     let time = clock_gettime(ClockId::RealtimeCoarse);

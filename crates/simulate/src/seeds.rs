@@ -94,6 +94,18 @@ pub struct Failure {
 
 type Test = Arc<dyn Fn(Net) -> Task + Send + Sync>;
 
+fn boxed<F, T>(test: T) -> Test
+where
+    T: Fn(Net) -> F + Send + Sync + 'static,
+    F: Future<Output: Ending> + 'static,
+{
+    let test = Arc::new(test);
+    Arc::new(move |net| {
+        let test = test.clone();
+        Box::pin(async move { test(net).await.into_result() })
+    })
+}
+
 impl Seeds {
     /// Limits the virtual time of a seed (a day otherwise). A seed that reaches it fails.
     pub fn lasting(mut self, limit: Duration) -> Self {
@@ -167,11 +179,7 @@ impl Seeds {
         T: Fn(Net) -> F + Send + Sync + 'static,
         F: Future<Output: Ending> + 'static,
     {
-        let test = Arc::new(test);
-        let test: Test = Arc::new(move |net| {
-            let test = test.clone();
-            Box::pin(async move { test(net).await.into_result() })
-        });
+        let test = boxed(test);
         let inside = "a simulation inside another: run it from a thread that simulates nothing";
         assert!(outside::elapsed().is_none(), "{inside}");
         if let Some(seed) = number("DUALITY_SEED") {
@@ -202,11 +210,7 @@ impl Seeds {
         T: Fn(Net) -> F + Send + Sync + 'static,
         F: Future<Output: Ending> + 'static,
     {
-        let test = Arc::new(test);
-        let test: Test = Arc::new(move |net| {
-            let test = test.clone();
-            Box::pin(async move { test(net).await.into_result() })
-        });
+        let test = boxed(test);
         let plan = Plan { seed, tells: Some(with_decisions), ..self.plan.clone() };
         let outcome = simulate(&plan, &test);
         (outcome.story, outcome.failure.map_or(Ok(()), Err))

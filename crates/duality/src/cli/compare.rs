@@ -112,9 +112,6 @@ pub(super) struct Arguments {
     pub(super) budget: Option<Duration>,
     #[command(flatten)]
     constraints: ConstraintFlags,
-    /// Percent within which two subjects are level, if that is sure [default: 5]
-    #[arg(long, value_name = "PERCENT", value_parser = super::explain::margin, help_heading = heading::RECOMMENDATION)]
-    margin: Option<f64>,
     /// The directory for results.jsonl, report.html and summary.json [default: a new
     /// duality-results-TIME]
     ///
@@ -142,7 +139,6 @@ impl Arguments {
             close: said.close.or(self.keep_alive.then_some(false)),
             constraints: self.constraints.constraints(),
             current: self.constraints.current().map(str::to_owned),
-            margin: self.margin,
             ..said
         }
     }

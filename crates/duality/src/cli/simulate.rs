@@ -101,7 +101,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
 
 fn size(arguments: &Arguments) -> Result<Size, Failure> {
     let Arguments { servers, clients, time, .. } = *arguments;
-    if servers == 0 || clients == 0 || servers + clients > MOST_HOSTS {
+    if servers == 0 || clients == 0 || servers.saturating_add(clients) > MOST_HOSTS {
         let problem = format!("--servers and --clients: from 1, and {MOST_HOSTS} together at most");
         return Err(Failure::misuse(problem));
     }

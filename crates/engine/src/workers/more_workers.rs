@@ -109,11 +109,11 @@ extern "C" fn begin(argument: usize) {
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Ends all workers but the first, which goes on with the current thread, the only one. Later
-/// threads start workers anew.
-pub(crate) fn end_others(locked: &mut Locked) {
+/// threads start workers anew. Returns whether there were others.
+pub(crate) fn end_others(locked: &mut Locked) -> bool {
     let ids: Vec<i32> = worker::all(locked).map(|worker| worker.kernel_id.get()).collect();
     if ids.len() == 1 {
-        return;
+        return false;
     }
     START_WORKER.set(None);
     ENDING.store(true, Ordering::Relaxed);
@@ -128,6 +128,7 @@ pub(crate) fn end_others(locked: &mut Locked) {
     reset_after_fork(locked);
     idle::reset_after_fork(locked);
     ENDING.store(false, Ordering::Relaxed);
+    true
 }
 
 fn wait_for(ids: &[i32]) {

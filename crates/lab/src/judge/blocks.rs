@@ -364,12 +364,6 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    /// Normal values (Box & Muller 1958).
-    fn normal(random: &mut SplitMix64) -> f64 {
-        let mut uniform = || (random.next() as f64 + 0.5) / u64::MAX as f64;
-        (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()
-    }
-
     /// Blocks of three sessions in which subject `i` is larger by `effects[i]`.
     fn blocks(
         random: &mut SplitMix64,
@@ -378,9 +372,9 @@ mod tests {
         deviation: f64,
     ) -> Vec<Observed> {
         let block = |number: usize, random: &mut SplitMix64| {
-            let drift = 3.0 * normal(random);
+            let drift = 3.0 * random.normal();
             let values =
-                effects.iter().map(|effect| Some(effect + drift + deviation * normal(random)));
+                effects.iter().map(|effect| Some(effect + drift + deviation * random.normal()));
             Observed { session: number / each, values: values.collect(), weight: 1.0 }
         };
         (0..3 * each).map(|number| block(number, random)).collect()
@@ -453,7 +447,7 @@ mod tests {
         for block in all.iter_mut().skip(3) {
             // The others are out of the race.
             block.values[2..].fill(None);
-            block.values[1] = block.values[1].map(|value| value + 0.5 * normal(&mut random));
+            block.values[1] = block.values[1].map(|value| value + 0.5 * random.normal());
         }
         let fit = Fit::of(&all).expect("thirty blocks");
         assert!(fit.family(4, 0.01).critical(0, 1) > 0.1);
@@ -473,7 +467,7 @@ mod tests {
         let mut random = SplitMix64::new(5);
         let mut all = blocks(&mut random, &[0.0; 8], 10, 0.01);
         for block in &mut all {
-            block.values[7] = block.values[7].map(|value| value + 0.3 * normal(&mut random));
+            block.values[7] = block.values[7].map(|value| value + 0.3 * random.normal());
         }
         let fit = Fit::of(&all).unwrap();
         assert!(fit.family(8, 0.025).critical(0, 7) > 4.0 * fit.family(8, 0.025).critical(0, 1));

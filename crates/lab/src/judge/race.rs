@@ -2,7 +2,7 @@
 //! the others.
 //!
 //! ```text
-//!   look    1        2          3 …            at 3, 5, 8, 12, 17 … blocks of a load
+//!   look    1        2          3 …            at 3, 5, 8, 12, 18 … blocks of a load
 //!   blocks  ├── all ─┤─ fewer ──┤─ contenders ─┤
 //!                    └ worse for sure: out, kept with what was seen
 //! ```
@@ -46,9 +46,6 @@ const FIRST_LOOK: usize = 3;
 /// What chance at the start of a process does not do. In the kept runs, processes of one server
 /// differ by a standard deviation of 1.4 % in the median and up to 11 %.
 pub const OF_A_PROCESS: f64 = 0.50;
-
-/// Contenders that differ by less than this for sure are as good as one another.
-pub const MARGIN: f64 = 0.05;
 
 /// The critical difference at which a load has enough blocks for now. Other loads come first.
 const FINE: f64 = 0.10;
@@ -126,6 +123,8 @@ pub struct Race {
     subjects: usize,
     candidates: usize,
     alpha: f64,
+    /// Contenders that differ by less than this share for sure are as good as one another.
+    margin: f64,
     looks: usize,
     out: Vec<Option<Out>>,
     best: Option<usize>,
@@ -135,12 +134,13 @@ pub struct Race {
 
 impl Race {
     /// A race of `subjects`, the first `candidates` of which can be chosen. The error of all looks
-    /// together is `alpha`.
-    pub fn new(subjects: usize, candidates: usize, alpha: f64) -> Self {
+    /// together is `alpha`. Contenders within `margin` are as good as one another.
+    pub fn new(subjects: usize, candidates: usize, alpha: f64, margin: f64) -> Self {
         Self {
             subjects,
             candidates,
             alpha,
+            margin,
             looks: 0,
             out: vec![None; subjects],
             best: None,
@@ -225,9 +225,9 @@ impl Race {
     }
 
     /// Whether more blocks of the same sessions change nothing: one contender is left, or all of
-    /// them differ by less than [`MARGIN`] for sure.
+    /// them differ by less than the margin for sure.
     pub fn is_told(&self) -> bool {
-        self.spread.is_some_and(|spread| spread <= MARGIN)
+        self.spread.is_some_and(|spread| spread <= self.margin)
     }
 
     /// How many times as many blocks as at the last look make small differences seen.
@@ -320,7 +320,8 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
     let candidates = subjects.len();
     subjects.extend(measured().filter(|name| !can_be_chosen(name)));
     let loads = design.concurrency.len().max(1) as f64;
-    let mut race = Race::new(subjects.len(), candidates, SHARE_OF_RACE * FAMILY_ERROR / loads);
+    let alpha = SHARE_OF_RACE * FAMILY_ERROR / loads;
+    let mut race = Race::new(subjects.len(), candidates, alpha, heading.margin());
     // What runs today is compared with each candidate.
     let stays = |place: usize| heading.current() == Some(subjects[place]);
     for look in looks(blocks).filter(|_| design.race) {
@@ -379,6 +380,7 @@ fn fits(rounds: &Rounds<'_>, subjects: &[&str], metric: Metric) -> Option<Fits> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::MARGIN;
 
     /// Subjects that lie at these logarithms, and differences that are sure beyond `critical`.
     struct Sure<'a> {
@@ -418,7 +420,7 @@ mod tests {
             }
         }
         let noted = Noted(RefCell::new(Vec::new()));
-        let mut race = Race::new(2, 2, 0.01);
+        let mut race = Race::new(2, 2, 0.01, MARGIN);
         (1..=1000).for_each(|look| race.look(&noted, look, 3, &|_| false));
         let spent: f64 = noted.0.borrow().iter().sum();
         assert!(spent < 0.01 && spent > 0.0099, "{spent}");
@@ -435,7 +437,7 @@ mod tests {
     #[test]
     fn a_load_is_told_when_one_is_left_or_all_that_are_left_are_as_good() {
         let look = |effects: &[f64], critical: f64, sessions: usize| {
-            let mut race = Race::new(effects.len(), effects.len(), 0.01);
+            let mut race = Race::new(effects.len(), effects.len(), 0.01, MARGIN);
             race.look(&Sure { effects, critical }, 3, sessions, &|_| false);
             race
         };
@@ -447,6 +449,6 @@ mod tests {
         assert!(look(&[0.0, 0.01], 0.03, 3).is_told());
         let coarse = look(&[0.0, 0.01], 0.2, 3);
         assert!(!coarse.is_told() && coarse.wanted() > 3.0);
-        assert!(!Race::new(2, 2, 0.01).is_told(), "nothing is told before a look");
+        assert!(!Race::new(2, 2, 0.01, MARGIN).is_told(), "nothing is told before a look");
     }
 }

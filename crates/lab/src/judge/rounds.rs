@@ -5,8 +5,8 @@
 //! servers are measured in turn. This module weighs blocks by what disturbed them, and leaves out
 //! what cannot count, before it reads any figure:
 //!
-//! - A block from which the hypervisor took time has less weight. No block is dropped for it: in
-//!   a large difference, a disturbed block is evidence too.
+//! - A block from which the hypervisor took time has less weight. It is not dropped, because it is
+//!   evidence of a large difference too.
 //! - A slice in which the load generator waited says nothing of a rate. The other slices of its
 //!   block count.
 //! - A window in turn that is disturbed or invalid is left out alone.

@@ -8,8 +8,8 @@
 //!   threads   +39  +220  +260   +410
 //! ```
 //!
-//! Rows are sorted by their worst cell. A terminal shows the map in colours, and the page as a heat
-//! map.
+//! Rows are sorted by their worst cell. What is unavailable or out comes last. A terminal shows the
+//! map in colours, and the page as a heat map.
 
 use crate::format::how_many;
 use crate::judge::faults::Fault;
@@ -121,7 +121,7 @@ fn cell(summary: &Summary, row: &Row) -> (f64, Cell) {
     let plain = |text: &str, tone: Tone| Cell { tone, ..text.to_owned().into() };
     if let Figures::Missing { what, .. } = &row.figures {
         return match *what {
-            "unavailable" => (0.0, plain(ABSENT, Tone::Soft)),
+            "unavailable" => (f64::INFINITY, plain(ABSENT, Tone::Soft)),
             "failed" => (f64::INFINITY, plain("failed", Tone::Out)),
             _ => (0.0, plain(NOT_RUN, Tone::Soft)),
         };

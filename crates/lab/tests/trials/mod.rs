@@ -75,7 +75,7 @@ impl Trial {
             let own = block.slices.iter().filter(|slice| slice.subject == original).cloned();
             let copies: Vec<Slice> = own
                 .map(|slice| {
-                    let noise = 0.05 * normal(&mut self.random);
+                    let noise = 0.05 * self.random.normal();
                     let subject = again.clone();
                     let server_cpu_us = slice.server_cpu_us * times * noise.exp();
                     Slice { subject, server_cpu_us, ..slice }
@@ -107,11 +107,11 @@ impl Trial {
         }
         let mut drift = 0.0;
         for number in 0..self.heading.design.blocks {
-            drift += 2.0 * noise * normal(&mut self.random);
+            drift += 2.0 * noise * self.random.normal();
             let mut slices = Vec::new();
             for name in names.iter().chain(names.iter().rev()) {
                 let Shape { server_us, client_us, rate } = shape(name, count);
-                let off = (drift + noise * normal(&mut self.random)).exp();
+                let off = (drift + noise * self.random.normal()).exp();
                 let requests = rate * 0.035;
                 slices.push(Slice {
                     subject: (*name).to_owned(),
@@ -173,7 +173,7 @@ impl Trial {
             for slice in &mut block.slices {
                 let key = (block.session, slice.subject.clone());
                 let random = &mut self.random;
-                let bias = biases.entry(key).or_insert_with(|| (deviation * normal(random)).exp());
+                let bias = biases.entry(key).or_insert_with(|| (deviation * random.normal()).exp());
                 slice.server_cpu_us *= *bias;
             }
         }
@@ -234,10 +234,4 @@ pub(crate) fn quiet() -> Disturbance {
         soft_interrupts_waited: 0.0,
     };
     Disturbance { seconds: 0.8, processors: vec![processor(0), processor(1)], quota: None }
-}
-
-/// Normal values (Box & Muller 1958).
-fn normal(random: &mut SplitMix64) -> f64 {
-    let mut uniform = || (random.below(1 << 52) as f64 + 0.5) / (1_u64 << 52) as f64;
-    (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()
 }

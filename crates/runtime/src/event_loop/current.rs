@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 use std::ptr;
+use std::sync::Arc;
 
 use super::core::Core;
 use crate::blocks;
+use crate::machine::Machine;
 use crate::visibility::thread_slots;
 
 thread_local! {
@@ -19,6 +21,13 @@ thread_local! {
 pub(crate) fn with_loop<R>(operation: impl FnOnce(Option<&Core>) -> R) -> R {
     // SAFETY: the operation is called now, and cannot keep a reference.
     operation(unsafe { this_loop() })
+}
+
+/// The machine of the simulated host that runs on this kernel thread. `None` outside of
+/// simulations.
+#[inline]
+pub(crate) fn machine() -> Option<Arc<dyn Machine>> {
+    with_loop(|core| core?.machine().cloned())
 }
 
 /// The loop of this kernel thread, or `None` in the block world. Waits use this function. A wait

@@ -12,15 +12,9 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::Shutdown;
 
 use super::socket::{Access, Channel, Moved, Socket};
-use crate::event_loop::current;
+pub(super) use crate::event_loop::current::machine;
 use crate::machine::{Machine, SocketId};
 use crate::tcp_info::Closed;
-
-/// The machine of the host that runs on this kernel thread. `None` outside of simulations.
-#[inline]
-pub(super) fn machine() -> Option<Arc<dyn Machine>> {
-    current::with_loop(|core| core?.machine().cloned())
-}
 
 /// The channel of a simulated socket.
 struct Simulated {

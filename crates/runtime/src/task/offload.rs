@@ -120,7 +120,7 @@ async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T 
         budgeted().await;
         return work();
     }
-    if let Some(machine) = current::with_loop(|core| core?.machine().cloned()) {
+    if let Some(machine) = current::machine() {
         // A simulation has one kernel thread. The work happens at one moment of its time.
         time::sleep(machine.offload_time()).await;
         return work();

@@ -97,6 +97,9 @@ looks! {
         "client-cpus" "CPU,…";
         "seed";
     }
+    Some(heading::RECOMMENDATION) => {
+        "margin" "PERCENT";
+    }
     Some(heading::HOSTS) => {
         /// Give the flag once for each host. Roles are server, balancer, store and load. Several
         /// servers need a balancer, and several loads make their load together. Other roles
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn every_setting_has_a_flag_that_gives_it_and_no_other() {
-        let otherwise = ["race", "margin", "service", "constraints", "current", "server-arguments"];
+        let otherwise = ["race", "service", "constraints", "current", "server-arguments"];
         for setting in ALL.iter().filter(|setting| !otherwise.contains(&setting.key)) {
             let look = LOOKS.iter().find(|look| look.key == setting.key);
             let look = look.unwrap_or_else(|| panic!("{} has no line here", setting.key));

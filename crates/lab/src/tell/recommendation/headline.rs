@@ -21,7 +21,8 @@ const FEW: usize = 2;
 
 /// The headline. `chosen` is the recommended subject.
 pub(super) fn headline(summary: &Summary, chosen: Option<&str>) -> String {
-    if let Some(partial) = summary.partial() {
+    let is_told = summary.verdicts.iter().any(Verdict::tells_apart);
+    if let Some(partial) = summary.partial().filter(|_| !is_told) {
         let partial = partial.replace("partial: ", "");
         return format!("Cannot tell yet: {partial} are measured. Go on with --resume.");
     }

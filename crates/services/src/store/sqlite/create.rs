@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use duality_runtime::time::{self, Duration};
+use duality_runtime::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::{CWD, FileType, RenameFlags};
@@ -141,17 +141,15 @@ impl Sqlite {
     /// Repeats `work`, which is at most one transaction, while another process has the lock, until
     /// the limit. Call it only in the set-up, before there are tasks.
     fn patiently(&self, mut work: impl FnMut() -> Result<(), Refused>) -> Result<(), Refused> {
-        let start = time::now();
+        let start = Instant::now();
         loop {
             match work() {
-                Err(Refused::Sqlite(error))
-                    if is_busy(&error) && time::since(start) < self.limit =>
-                {
+                Err(Refused::Sqlite(error)) if is_busy(&error) && start.elapsed() < self.limit => {
                     #[expect(
                         clippy::disallowed_methods,
                         reason = "in the set-up, where it holds up no task"
                     )]
-                    std::thread::sleep(pause(time::since(start)));
+                    std::thread::sleep(pause(start.elapsed()));
                 }
                 worked => return worked,
             }
