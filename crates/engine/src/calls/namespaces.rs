@@ -8,37 +8,29 @@ use crate::schedule::thread;
 use crate::workers::helpers::{self, Interrupted, offload};
 use crate::workers::more_workers;
 
-/// A kernel thread that no signal finds any more still shares the handlers, until it has run for
-/// another moment. On a busy machine that may take some time slices. A call that is wrong in itself
-/// costs so many yields, and the pauses too if threads have ended for it.
-const YIELDS: u32 = 100;
-const PAUSES: u32 = 500;
-const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 200_000 };
-
 /// unshare(2) and setns(2). The kernel refuses some of these calls if the process has several
 /// threads. Helpers that exist keep the old namespaces, so they take no more calls.
 pub(crate) fn change(frame: &mut Frame) -> isize {
     /// The kernel takes these for a process with one thread alone.
     const OF_ONE_THREAD: i32 =
         libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM | libc::CLONE_NEWUSER;
+    /// A call that is wrong in itself costs so many system calls.
+    const TRIES: u32 = 100;
     let mut locked = lock();
     let is_alone = thread::is_alone(&mut locked);
-    let mut others_ended = false;
     if is_alone {
-        others_ended = helpers::end(&mut locked);
-        others_ended |= more_workers::end_others(&mut locked);
+        helpers::end(&mut locked);
+        more_workers::end_others(&mut locked);
     } else if frame.number() == libc::SYS_unshare && frame.rdi as i32 & OF_ONE_THREAD != 0 {
         return EINVAL;
     }
     drop(locked);
     let mut result = frame.pass();
-    let mut tries = 0;
-    while result == EINVAL && is_alone && tries < YIELDS + if others_ended { PAUSES } else { 0 } {
-        match tries < YIELDS {
-            true => sys!(SYS_sched_yield),
-            false => sys!(SYS_nanosleep, &PAUSE, 0),
-        };
-        tries += 1;
+    // A kernel thread that no signal finds any more still shares the handlers for a moment.
+    let mut tries = if is_alone { TRIES } else { 0 };
+    while result == EINVAL && tries > 0 {
+        tries -= 1;
+        sys!(SYS_sched_yield);
         result = frame.pass();
     }
     if !failed(result) {

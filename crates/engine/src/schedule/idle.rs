@@ -43,7 +43,7 @@ struct Idle {
     /// A worker sleeps in epoll, at most until `armed`.
     watched: bool,
     armed: Nanoseconds,
-    /// The bell has been rung because the deadline is now earlier.
+    /// The bell has been rung for the watcher: its deadline is now earlier, or it is to end.
     hurried: bool,
     /// The number of looks at the descriptors so far.
     looks: u32,
@@ -306,8 +306,9 @@ pub(crate) fn call_reserve() {
     wake_reserves(1);
 }
 
-/// Wakes all workers that sleep.
-pub(crate) fn call_all() {
+/// Wakes all workers that sleep. If another worker takes the bell's event, its look rings again.
+pub(crate) fn call_all(locked: &mut Locked) {
+    IDLE.of(locked).hurried = true;
     CALLS.fetch_add(1, Ordering::Relaxed);
     wake_reserves(i32::MAX as u32);
     ring();

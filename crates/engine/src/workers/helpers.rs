@@ -93,14 +93,11 @@ pub(crate) fn retire() {
     sys!(SYS_futex, &ARRIVALS, flags, i32::MAX);
 }
 
-/// Ends the helpers, which have nothing to do, and waits until no signal finds them. Returns
-/// whether there were any.
-pub(crate) fn end(locked: &mut Locked) -> bool {
+/// Ends the helpers, which have nothing to do, and waits until the kernel has forgotten them.
+pub(crate) fn end(locked: &mut Locked) {
     retire();
     let ids = core::mem::take(IDS.of(locked));
-    let had_some = !ids.is_empty();
     locked.released(|| ids.into_iter().for_each(kernel_thread::wait_for_end));
-    had_some
 }
 
 /// Whether a helper may be alive.

@@ -1,6 +1,7 @@
 //! Kernel threads of the engine. Each shares everything with the process, and has a stack and no
 //! libc.
 
+use crate::kernel::assertions::check;
 use crate::kernel::clock::{self, Nanoseconds};
 use crate::kernel::frame::duality_clone;
 use crate::kernel::sys::{ESRCH, sys};
@@ -46,6 +47,7 @@ pub(crate) fn wait_for_end(id: i32) {
     while is_alive(id) && clock::now() < deadline {
         sys!(SYS_sched_yield);
     }
+    check!(!is_alive(id), "a kernel thread was not told to end");
 }
 
 /// Blocks every signal for this kernel thread until the new thread exists.

@@ -109,15 +109,15 @@ extern "C" fn begin(argument: usize) {
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Ends all workers but the first, which goes on with the current thread, the only one. Later
-/// threads start workers anew. Returns whether there were others.
-pub(crate) fn end_others(locked: &mut Locked) -> bool {
+/// threads start workers anew.
+pub(crate) fn end_others(locked: &mut Locked) {
     let ids: Vec<i32> = worker::all(locked).map(|worker| worker.kernel_id.get()).collect();
     if ids.len() == 1 {
-        return false;
+        return;
     }
     START_WORKER.set(None);
     ENDING.store(true, Ordering::Relaxed);
-    idle::call_all();
+    idle::call_all(locked);
     if is_first() {
         locked.released(|| wait_for(&ids));
     } else {
@@ -128,7 +128,6 @@ pub(crate) fn end_others(locked: &mut Locked) -> bool {
     reset_after_fork(locked);
     idle::reset_after_fork(locked);
     ENDING.store(false, Ordering::Relaxed);
-    true
 }
 
 fn wait_for(ids: &[i32]) {

@@ -183,11 +183,9 @@ fn awaited(locked: &mut Locked) -> usize {
 fn watch(locked: &mut Locked) {
     expire(locked);
     let deadline = scheduler::next_deadline(locked);
-    let longest = if undelivered::any() || others_are_ready(locked) {
-        Some(clock::timespec(0))
-    } else {
-        deadline.map(clock::left)
-    };
+    // The look before this watch may have taken the bell's event that called this worker to end.
+    let must_look = undelivered::any() || others_are_ready(locked) || more_workers::is_to_end();
+    let longest = if must_look { Some(clock::timespec(0)) } else { deadline.map(clock::left) };
     idle::begin_watch(locked, deadline);
     let summoned = take_events(locked, longest);
     idle::end_watch(locked);
