@@ -19,7 +19,10 @@ use trials::{Shape, Trial, busy, clear, trial};
 
 /// The screen of a trial, without its styles.
 fn screen(trial: &Trial, width: usize) -> String {
-    let answer = Answer::of(&trial.heading, &trial.records);
+    rendered(&Answer::of(&trial.heading, &trial.records), width)
+}
+
+fn rendered(answer: &Answer, width: usize) -> String {
     let more = "duality report out --tables";
     let styled = answer.render_screen(Path::new("out/report.html"), more, width);
     anstream::adapter::strip_str(&styled).to_string()
@@ -262,10 +265,11 @@ fn each_kind_of_outcome_has_its_screen() {
 #[test]
 fn screens_fit_every_terminal_and_break_no_word() {
     for (name, trial) in outcomes() {
-        let said = Answer::of(&trial.heading, &trial.records).recommendation;
+        let answer = Answer::of(&trial.heading, &trial.records);
+        let said = &answer.recommendation;
         assert!(words(&said.headline) <= MOST_WORDS, "{name}: {}", said.headline);
         for width in [40, 60, 80, 200] {
-            let shown = screen(&trial, width);
+            let shown = rendered(&answer, width);
             assert!(shown.lines().count() <= 23, "{name} at {width}:\n{shown}");
             let foot = |line: &&str| line.starts_with("Report: ") || line.starts_with("More:   ");
             let wide = shown

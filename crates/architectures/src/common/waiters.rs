@@ -2,7 +2,7 @@
 //!
 //! `Condvar::notify_one` of std is a system call even where no thread waits. A thread that has been
 //! woken counts as waiting until it has the lock again. On a busy processor that takes long. A
-//! queue that tells a thread of each event makes a call for each: 2.3 a request of `staged` at 256
+//! queue that tells a thread of each event makes a call for each: 2.2 a request of `staged` at 256
 //! connections. So one thread at a time is on its way. It takes its share, and if work is left, it
 //! summons the next one. Tokio's scheduler wakes its workers so.
 
