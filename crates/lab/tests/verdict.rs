@@ -144,6 +144,11 @@ fn the_set_and_who_is_out_are_told_where_none_of_it_can_be_recommended() {
     // Too few blocks, or too many disturbed ones, are no reason to keep what is sure, either.
     let few = Trial::new(&TEN, &[100], 3, 4, 0.05, 1, planted).verdict();
     assert_eq!(few.imprecise, Some(Cause::FewBlocks { needed: 15 }));
+    // The range of a race holds with few blocks, too.
+    let mut race = Trial::new(&TEN, &[100], 3, 4, 0.02, 1, planted);
+    race.heading.design.race = true;
+    let race = race.verdict();
+    assert!(race.evidence.blocks < 15 && race.imprecise.is_none(), "{race:?}");
     let mut disturbed = Trial::new(&TEN, &[100], 3, 10, 0.05, 1, planted);
     for block in disturbed.records.blocks.iter_mut().filter(|block| block.number < 6) {
         block.disturbance.processors[0].stolen = 0.9;
