@@ -20,7 +20,7 @@ use crate::fixtures::kept_results;
 
 /// Experiments of each kind. `RACE_SEEDS` sets another number, for the table in docs/method.md.
 fn seeds() -> u64 {
-    std::env::var("RACE_SEEDS").ok().and_then(|many| many.parse().ok()).unwrap_or(60)
+    std::env::var("RACE_SEEDS").ok().and_then(|many| many.parse().ok()).unwrap_or(40)
 }
 
 /// The error of one load of four, as in a default run.
