@@ -15,8 +15,8 @@ use std::process::Command;
 
 use crate::files::remove;
 
-/// What a step leaves: a folder beneath the target directory, and the bytes that the folder has
-/// when the step is over.
+/// What a step leaves: a folder beneath the target directory, and the most bytes that the folder
+/// has when the step is over.
 #[derive(Clone, Copy)]
 pub(crate) struct Build {
     pub(crate) folder: &'static str,

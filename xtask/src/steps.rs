@@ -26,8 +26,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// When the step is over, this folder beneath the target directory has so many bytes: measured
-    /// in a fresh clone, and a tenth more.
+    /// When the step is over, this folder beneath the target directory has at most so many bytes.
     const fn builds(self, folder: &'static str, bytes: u64) -> Self {
         Self { builds: Some(Build { folder, bytes }), ..self }
     }
