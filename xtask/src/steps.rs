@@ -70,7 +70,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("miri", "the unsafe code that Miri can run, under Miri", miri::run)
         .builds("miri", 1_000 * MB),
     step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz)
-        .builds("fuzz", 2_000 * MB),
+        .builds("fuzz", 1_300 * MB),
 ];
 
 /// A part of `cargo xtask test`, for CI that runs parts side by side. Each begins with `tools`.
