@@ -15,6 +15,7 @@
 
 mod create;
 mod guard;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,9 +27,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
 use self::guard::{Guard, LogIdentity, Sight, Unfit};
+use self::watch::Watch;
 use super::pool::{NoTurn, Pool};
 use super::{Failed, Remark, Synchronous, Visit};
-use crate::client::{Client, Watch};
+use crate::client::Client;
 
 /// The most connections that read at a time. More would only use descriptors.
 const READERS: usize = 4;

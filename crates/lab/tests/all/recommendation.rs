@@ -1,8 +1,5 @@
 //! The recommendation's words, and the terminal's tables, for made-up experiments.
 
-mod fixtures;
-mod trials;
-
 use std::fs;
 use std::path::Path;
 
@@ -13,7 +10,8 @@ use duality_lab::record::{Constraints, Design, Outcome, Variant, Ways, kept_slo}
 use duality_lab::tell::recommendation::{Recommendation, recommend};
 use duality_load::Exhausted;
 
-use trials::{Shape, Trial, busy, clear, said, says, text, trial};
+use crate::fixtures;
+use crate::trials::{Shape, Trial, busy, clear, said, says, text, trial};
 
 #[test]
 fn one_is_the_best_everywhere() {
@@ -297,7 +295,7 @@ fn a_whole_comparison_in_the_terminal() {
     let summary = Summary::of(&heading, &records);
     let shown = summary.render_text(&recommend(&summary, &heading, &records), None);
     println!("{shown}");
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/comparison.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/fixtures/comparison.txt");
     if std::env::var_os("DUALITY_BLESS").is_some() {
         fs::write(&file, &shown).unwrap();
     }

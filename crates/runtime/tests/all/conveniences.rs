@@ -11,9 +11,7 @@ use duality_runtime::task::{self, Aborted, abortable, offload};
 use duality_runtime::time::{Duration, Instant, interval, sleep, timeout};
 use duality_runtime::{join, select};
 
-mod kept_port;
-
-use kept_port::KeptPort;
+use crate::kept_port::KeptPort;
 
 const MOMENT: Duration = Duration::from_millis(3);
 const FOR_EVER: Duration = Duration::from_secs(3600);

@@ -92,7 +92,7 @@ fn a_thread_that_overflows_its_stack_is_named() {
         let frame = black_box([depth; 8]);
         if frame[3] == u64::MAX { 0 } else { 1 + descend(frame[3] + 1) + black_box(frame)[5] }
     }
-    let test = "a_thread_that_overflows_its_stack_is_named";
+    let test = "many::a_thread_that_overflows_its_stack_is_named";
     if env::var_os("DUALITY_RUNTIME_OVERFLOW").is_some() {
         parked().run(async {
             let threads: Vec<_> = (1..=3)

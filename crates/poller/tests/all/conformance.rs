@@ -1,14 +1,12 @@
 //! The promises of every poller. Each test runs once per kind, and its name says which kind
 //! (`epoll::peer_close_is_reported`).
 
-mod common;
-
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use common::{END, fill, pair, read_once, report};
+use crate::common::{END, fill, pair, read_once, report};
 use duality_poller::{Direction, Event, Kind, Poller, Token};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};

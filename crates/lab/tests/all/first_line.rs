@@ -1,11 +1,8 @@
 //! What a reader sees first: wrong replies, what is sure, and what is not known.
 
-mod fixtures;
-mod trials;
-
 use duality_lab::record::{Outcome, kept_slo};
 
-use trials::{Shape, Trial, busy, clear, said, says, text, trial};
+use crate::trials::{Shape, Trial, busy, clear, said, says, text, trial};
 
 #[test]
 fn wrong_replies_in_slices_stand_in_the_first_line() {

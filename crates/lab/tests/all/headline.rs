@@ -1,7 +1,6 @@
 //! The headline and the map never claim what the intervals do not give: random verdicts.
 
-mod fixtures;
-
+use crate::fixtures;
 use duality_lab::judge::alternatives::Alternative;
 use duality_lab::judge::summary::Summary;
 use duality_lab::judge::verdict::{Cause, Evidence, Finding, Metric, Standing, Told, Verdict};

@@ -1,13 +1,10 @@
 //! The verdict on made-up experiments: which subjects it tells from the best, and when it is
 //! withheld.
 
-mod fixtures;
-mod trials;
-
 use duality_lab::judge::verdict::{Cause, Evidence, Finding, Metric, Verdict};
 use duality_lab::record::{Outcome, Records};
 
-use trials::{Shape, Trial, busy, trial};
+use crate::trials::{self, Shape, Trial, busy, trial};
 
 const TEN: [&str; 10] = [
     "iterative",

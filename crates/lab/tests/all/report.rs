@@ -1,13 +1,12 @@
 //! The report page: that it is whole, loads nothing, escapes what it shows, and draws in a browser.
 
-mod fixtures;
-mod trials;
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use crate::fixtures;
+use crate::trials;
 use duality_lab::judge::summary::Summary;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;

@@ -3,14 +3,12 @@
 
 use std::path::Path;
 
-mod fixtures;
-
 use duality_lab::judge::summary::Summary;
 use duality_lab::judge::verdict::{Cause, Finding, Verdict};
 use duality_lab::record::results;
 use duality_lab::tell::recommendation::{Recommendation, recommend};
 
-use self::fixtures::kept_results;
+use crate::fixtures::kept_results;
 
 fn said(path: &Path) -> Recommendation {
     let (heading, records) = results::read(&[path.to_owned()]).unwrap();

@@ -1,7 +1,6 @@
 //! The report's words on the soundness of figures: the control, noise, trends, and invalid cells.
 
-mod fixtures;
-
+use crate::fixtures;
 use duality_lab::judge::summary::Summary;
 use duality_lab::record::{Design, Heading, Measured, Outcome, Records};
 use duality_lab::tell::answer::Answer;

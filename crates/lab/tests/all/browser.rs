@@ -1,13 +1,11 @@
 //! The report in a browser, as people use it: on a phone, in dark mode, by keyboard, and to
 //! download its figures.
 
-mod chromium;
-mod fixtures;
-
 use std::fs;
 use std::path::PathBuf;
 
-use chromium::Page;
+use crate::chromium::Page;
+use crate::fixtures;
 use duality_lab::record::{Heading, Line, Outcome, Records};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::{self, RawLines};

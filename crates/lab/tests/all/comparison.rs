@@ -1,8 +1,5 @@
 //! Compares two made-up runs: which cells are faster, slower or level, and the exit code for CI.
 
-mod fixtures;
-mod trials;
-
 use std::slice;
 
 use duality_lab::record::{Heading, Measured, Outcome, Records};
@@ -11,7 +8,8 @@ use duality_lab::tell::comparison::{Comparison, Direction, Metric};
 use duality_lab::tell::render::html::html;
 use duality_lab::tell::render::text::{WIDE, text};
 
-use trials::{Shape, Trial};
+use crate::fixtures;
+use crate::trials::{Shape, Trial};
 
 type Run = (Heading, Records);
 

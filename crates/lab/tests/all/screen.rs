@@ -2,9 +2,6 @@
 //! shown at 80 columns; at 40, 60 and 200 columns it fits, too. After a change, read each aloud: is
 //! it true, is it one thing, what would you do now? `DUALITY_BLESS=1` writes the screens anew.
 
-mod fixtures;
-mod trials;
-
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -15,7 +12,8 @@ use duality_lab::record::{Constraints, Measured, Outcome, Ways, kept_slo};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::recommendation::headline::{MOST_WORDS, words};
 
-use trials::{Shape, Trial, busy, clear, trial};
+use crate::fixtures;
+use crate::trials::{Shape, Trial, busy, clear, trial};
 
 /// The screen of a trial, without its styles.
 fn screen(trial: &Trial, width: usize) -> String {
@@ -252,7 +250,7 @@ fn each_kind_of_outcome_has_its_screen() {
     for (name, trial) in outcomes() {
         let _ = write!(all, "=== {name}\n\n{}\n", screen(&trial, 80));
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/screens.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/fixtures/screens.txt");
     if std::env::var_os("DUALITY_BLESS").is_some() {
         fs::write(&file, &all).unwrap();
     }

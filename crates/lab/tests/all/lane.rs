@@ -1,16 +1,13 @@
 //! The race by the records of made-up experiments: which subjects are out, since when, and which go
 //! on.
 
-mod fixtures;
-mod trials;
-
 use std::collections::BTreeSet;
 
 use duality_lab::judge::race::{Lane, lane};
 use duality_lab::judge::verdict::{Cause, Finding, Question, Verdict};
 use duality_lab::record::Outcome;
 
-use trials::{Trial, busy, trial};
+use crate::trials::{Trial, busy, trial};
 
 /// The race at 100 connections, with these subjects disqualified.
 fn raced(trial: &Trial, disqualified: &[&str]) -> Lane {

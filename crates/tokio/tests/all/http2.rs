@@ -2,8 +2,6 @@
 //! also against servers that break the protocol. The client of the first tests is the crate h2 on
 //! tokio's streams.
 
-mod peer;
-
 use std::fs;
 use std::future::Future;
 use std::io::{Read, Write};
@@ -12,13 +10,13 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::peer::{Behaviour, Peer};
 use bytes::Bytes;
 use duality_conformance::{ServerProcess, skip};
 use duality_poller::Kind;
 use h2::RecvStream;
 use h2::client::{ResponseFuture, SendRequest};
 use http::Request;
-use peer::{Behaviour, Peer};
 use rustix::process::Signal;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;

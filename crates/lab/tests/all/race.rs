@@ -8,8 +8,6 @@
 
 use std::collections::BTreeMap;
 
-mod fixtures;
-
 use duality_lab::judge::blocks::{Fit, Observed};
 use duality_lab::judge::race::{
     BLOCKS_OF_A_SESSION, BLOCKS_OF_A_TOLD_SESSION, Race, SHARE_OF_RACE, looks, sessions,
@@ -18,11 +16,11 @@ use duality_lab::judge::verdict::FAMILY_ERROR;
 use duality_lab::random::SplitMix64;
 use duality_lab::record::{Block, MARGIN, results};
 
-use self::fixtures::kept_results;
+use crate::fixtures::kept_results;
 
 /// Experiments of each kind. `RACE_SEEDS` sets another number, for the table in docs/method.md.
 fn seeds() -> u64 {
-    std::env::var("RACE_SEEDS").ok().and_then(|many| many.parse().ok()).unwrap_or(60)
+    std::env::var("RACE_SEEDS").ok().and_then(|many| many.parse().ok()).unwrap_or(40)
 }
 
 /// The error of one load of four, as in a default run.

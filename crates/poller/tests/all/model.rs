@@ -1,13 +1,11 @@
 //! Random lives of several connections under each poller, against a model that knows which reports
 //! are owed. A direction that was armed and is ready must be among the events of the next wait.
 
-mod common;
-
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use common::{END, fill, pair, read_once, report};
+use crate::common::{END, fill, pair, read_once, report};
 use duality_poller::{Direction, Event, Kind, Poller, Token};
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Sockets, and the helpers of both test programs.
+//! Sockets, and the helpers of the tests of pollers.
 
 use std::io;
 use std::os::fd::OwnedFd;

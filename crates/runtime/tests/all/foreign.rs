@@ -90,7 +90,7 @@ fn case() {
 /// How often a case reports a combinator.
 fn reports(case: &str) -> usize {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.args(["--exact", "case"]).env(CASE, case).output().unwrap();
+    let output = command.args(["--exact", "foreign::case"]).env(CASE, case).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{case}: {told}");
     told.matches("use task::spawn").count()

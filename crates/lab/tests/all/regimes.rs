@@ -1,11 +1,8 @@
 //! The page of a run of regimes in a browser: its plots, what can be chosen, and a phone.
 
-#[expect(dead_code, reason = "other tests use more of it")]
-mod chromium;
-
 use std::path::PathBuf;
 
-use chromium::Page;
+use crate::chromium::Page;
 use duality_lab::regimes::derive::Request;
 use duality_lab::regimes::plan::Plan;
 use duality_lab::regimes::record::{Cell, Heading, Measured, Outcome};
@@ -79,7 +76,7 @@ fn all_subjects_are_overlaid_and_layers_regimes_and_subjects_can_be_chosen() {
 /// The plan that has most regimes, with rates of six digits.
 #[test]
 fn the_table_of_fifteen_regimes_fits_a_laptop_and_keeps_its_last_column_in_sight() {
-    let plan = include_str!("../../../plans/truppel.toml");
+    let plan = include_str!("../../../../plans/truppel.toml");
     let heading = Heading::of(&Plan::read(plan).unwrap());
     let request = Request::read("0,1000,0,5,1,1").unwrap();
     let cells: Vec<Cell> = heading

@@ -1,8 +1,6 @@
 //! One body, every world: block, park (on epoll), suspend (on every poller) and reactor keep each
 //! promise of the runtime. The name of a failing test says which world broke it.
 
-mod kept_port;
-
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
@@ -15,8 +13,8 @@ use duality_runtime::sync::{Mutex, Notify, Semaphore, channel};
 use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
 use duality_runtime::{fs, task};
 
+use crate::kept_port::KeptPort;
 use duality_kit::Case;
-use kept_port::KeptPort;
 
 /// Long enough never to pass in a test that works.
 const EVER: Duration = Duration::from_secs(20);

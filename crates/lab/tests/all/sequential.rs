@@ -4,15 +4,13 @@
 
 #![expect(clippy::print_stdout, reason = "how often it was wrong is the result")]
 
-mod fixtures;
-
 use duality_lab::judge::sequential::{
     Decision, PROMISE, Rule, Standing, first_exclusion, interval, judge,
 };
 use duality_lab::random::SplitMix64;
 use duality_lab::record::results;
 
-use self::fixtures::kept_results;
+use crate::fixtures::kept_results;
 
 const TRIALS: usize = 1000;
 const BLOCKS: usize = 80;
