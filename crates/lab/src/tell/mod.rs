@@ -17,6 +17,7 @@ pub mod comparison;
 pub mod data;
 pub mod journal;
 pub mod map;
+pub mod phrases;
 pub mod recommendation;
 pub mod render;
 pub mod replay;
