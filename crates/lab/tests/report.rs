@@ -188,7 +188,9 @@ fn a_replay_counts_its_loads_in_users_and_what_a_server_holds_in_connections() {
         counts.dedup();
         assert_eq!(counts, ["its 100 connections", "of 3000 connections"], "{told}");
     }
-    for part in ["<h3 id=\"behind-300-title\">300 times your users</h3>", ">times your users<"] {
+    for part in
+        ["<h3 id=\"behind-300-title\">300 times your users</h3>", ">times your users, log scale<"]
+    {
         assert!(page.contains(part), "{part}: {page}");
     }
     for none in ["open connections", "number of connections", "numbers of connections"] {
