@@ -23,6 +23,7 @@ pub mod render;
 pub mod replay;
 pub mod report;
 pub mod screen;
+pub mod share;
 pub mod sheet;
 pub mod summary;
 mod text;
