@@ -1,5 +1,5 @@
-//! The sentences that a screen can say, as one list. docs/report.md has a row for each, which a
-//! test checks: a new sentence needs a row.
+//! The sentences that a screen can say, as one list. docs/report.md has a row for each. A test
+//! checks this, so a new sentence needs a row.
 
 /// Declares the sentences. Each `{}` takes a part.
 macro_rules! phrases {
