@@ -22,7 +22,7 @@ fn screen(trial: &Trial, width: usize) -> String {
     rendered(&Answer::of(&trial.heading, &trial.records), width)
 }
 
-fn rendered(answer: &Answer, width: usize) -> String {
+fn rendered(answer: &Answer<'_>, width: usize) -> String {
     let more = "duality report out --tables";
     let styled = answer.render_screen(Path::new("out/report.html"), more, width);
     anstream::adapter::strip_str(&styled).to_string()

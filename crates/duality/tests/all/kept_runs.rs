@@ -85,9 +85,9 @@ fn the_card_in_the_guide_is_that_of_a_kept_run() {
     let (text, picture) = (made("card.md"), made("card.svg"));
     let page = docs.join("report.md");
     let guide = fs::read_to_string(&page).unwrap();
-    let (before, rest) = guide.split_once("<!-- card -->\n\n").unwrap();
-    let (_, after) = rest.split_once("\n<!-- end -->").unwrap();
-    let filled = format!("{before}<!-- card -->\n\n{text}\n<!-- end -->{after}");
+    let (before, rest) = guide.split_once("````markdown\n").unwrap();
+    let (_, after) = rest.split_once("````\n").unwrap();
+    let filled = format!("{before}````markdown\n{text}````\n{after}");
     let drawn = docs.join("pictures/card.svg");
     if std::env::var_os("DUALITY_BLESS").is_some() {
         fs::write(&page, &filled).unwrap();

@@ -47,6 +47,13 @@ pub struct Row {
     pub class: &'static str,
 }
 
+impl Row {
+    /// The size of its letters. The name of a level subject is bold.
+    fn size(&self) -> f64 {
+        if self.class == "level" { BOLD * SIZE } else { SIZE }
+    }
+}
+
 impl Forest {
     /// The plot. Empty without rows.
     pub fn svg(&self) -> String {
@@ -54,7 +61,7 @@ impl Forest {
             return String::new();
         }
         let widest = |of: fn(&Row) -> &str| {
-            self.rows.iter().map(|row| BOLD * width(of(row), SIZE)).fold(30.0, f64::max)
+            self.rows.iter().map(|row| width(of(row), row.size())).fold(30.0, f64::max)
         };
         let scale = if self.is_logarithmic { LOGARITHMIC } else { "" };
         let left = widest(|row| &row.name).min(NAME) + 12.0;
@@ -73,12 +80,14 @@ impl Forest {
         );
         let floor = height - FOOT + 2.0;
         self.marks(&mut svg, &x, floor, right);
-        let _ = write!(
-            svg,
-            "<text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\">{scale}</text>",
-            right + 6.0,
-            floor + 15.0
-        );
+        if self.is_logarithmic {
+            let _ = write!(
+                svg,
+                "<text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\">{LOGARITHMIC}</text>",
+                right + 6.0,
+                floor + 15.0
+            );
+        }
         if let Some(line) = self.line {
             let _ = write!(svg, "<path class=\"zero\" d=\"M{:.1} 0V{floor}\"/>", x.place(line));
         }
@@ -92,9 +101,9 @@ impl Forest {
                 row.class,
                 left,
                 middle + 4.2,
-                escaped(&cut(&row.name, BOLD * SIZE, NAME)),
+                escaped(&cut(&row.name, row.size(), NAME)),
                 right + 6.0,
-                escaped(&cut(&row.figure, BOLD * SIZE, FIGURE))
+                escaped(&cut(&row.figure, row.size(), FIGURE))
             );
             whisker(&mut svg, row, &x, [low, high], middle);
             svg.push_str("</g>");
@@ -105,8 +114,11 @@ impl Forest {
 
     /// Rules and their labels. A rule without room for its label stays.
     fn marks(&self, svg: &mut String, x: &Scale, floor: f64, right: f64) {
+        let mut values = x.marks();
+        // The label of the reference line comes first.
+        values.sort_by_key(|mark| Some(*mark) != self.line);
         let marks: Vec<(f64, String)> =
-            x.marks().into_iter().map(|mark| (x.place(mark), (self.told)(mark))).collect();
+            values.into_iter().map(|mark| (x.place(mark), (self.told)(mark))).collect();
         let wanted: Vec<(f64, f64)> =
             marks.iter().map(|(place, told)| (*place, width(told, SIZE))).collect();
         for ((place, told), label) in marks.iter().zip(spread(&wanted, [0.0, right + 6.0 - GAP])) {

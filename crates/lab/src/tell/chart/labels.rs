@@ -47,24 +47,23 @@ pub fn cut(text: &str, size: f64, room: f64) -> String {
     kept + "…"
 }
 
-/// The places of labels on a line from `from` to `to`. Each label has the middle that it wants, and
-/// a length. A label that would leave the line is moved inwards. A label without room beside the
-/// ones before it has no place.
+/// The places of labels on a line from `from` to `to`, the most important first. Each label has the
+/// middle that it wants, and a length. A label that would leave the line is moved inwards. A label
+/// without room beside the ones before it has no place.
 pub fn spread(labels: &[(f64, f64)], [from, to]: [f64; 2]) -> Vec<Option<f64>> {
-    let mut order: Vec<usize> = (0..labels.len()).collect();
-    order.sort_by(|&one, &other| labels[one].0.total_cmp(&labels[other].0));
-    let mut places = vec![None; labels.len()];
-    let mut free = from;
-    for at in order {
-        let (wanted, length) = labels[at];
+    let mut taken: Vec<[f64; 2]> = Vec::new();
+    let place = |&(wanted, length): &(f64, f64)| {
         let half = length / 2.0;
         let middle = wanted.min(to - half).max(from + half);
-        if middle - half >= free - ROUNDING && middle + half <= to + ROUNDING {
-            places[at] = Some(middle);
-            free = middle + half + GAP;
-        }
-    }
-    places
+        let [left, right] = [middle - half, middle + half];
+        let is_free = right <= to + ROUNDING
+            && taken.iter().all(|[from, to]| right + GAP <= *from || to + GAP <= left);
+        is_free.then(|| {
+            taken.push([left, right]);
+            middle
+        })
+    };
+    labels.iter().map(place).collect()
 }
 
 /// Moves the sorted places `wanted` apart, until neighbours have a `gap`. Stays within `low` and

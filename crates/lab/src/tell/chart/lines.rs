@@ -194,8 +194,7 @@ impl Lines {
         if self.is_logarithmic {
             let _ = write!(
                 svg,
-                "<text class=\"mark\" x=\"{left:.1}\" y=\"{:.1}\">{LOGARITHMIC}</text>",
-                SIZE
+                "<text class=\"mark\" x=\"{left:.1}\" y=\"{SIZE:.1}\">{LOGARITHMIC}</text>"
             );
         }
     }

@@ -149,10 +149,8 @@ fn costs(metric: Metric, least: f64, who: &str, place: &str) -> Option<String> {
         Metric::ServerCpu if is_little => Phrase::TakesMore.told(&[who, &share, place]),
         Metric::ServerCpu => Phrase::TakesTimes.told(&[who, &times, place]),
         Metric::Rate => Phrase::ServesFewer.told(&[who, &share, place]),
-        Metric::Latency(of) if is_little => {
-            Phrase::WaitsMore.told(&[who, &share, &of.to_string(), place])
-        }
-        Metric::Latency(of) => Phrase::WaitsTimes.told(&[who, &times, &of.to_string(), place]),
+        Metric::Latency(of) if is_little => Phrase::WaitsMore.told(&[who, &share, of, place]),
+        Metric::Latency(of) => Phrase::WaitsTimes.told(&[who, &times, of, place]),
     })
 }
 
@@ -285,9 +283,7 @@ fn saves(found: &[(&Verdict, &Alternative)]) -> Option<String> {
     Some(match metric {
         Metric::ServerCpu => Phrase::SavesTime.told(&[&share]),
         Metric::Rate => Phrase::ServesMore.told(&[&share]),
-        Metric::Latency(percentile) => {
-            Phrase::SavesLatency.told(&[&share, &percentile.to_string()])
-        }
+        Metric::Latency(percentile) => Phrase::SavesLatency.told(&[&share, percentile]),
     })
 }
 

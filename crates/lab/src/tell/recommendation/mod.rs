@@ -49,6 +49,7 @@ pub struct Recommendation {
     pub architecture: Option<String>,
     /// The choice or the reason why there is none, its certainty, and its reasons. The first
     /// sentence can stand alone.
+    #[schemars(with = "Vec<String>")]
     pub sentences: Vec<Sentence>,
     /// The choice on a card. `None` if no subjects are told apart.
     pub card: Option<Card>,

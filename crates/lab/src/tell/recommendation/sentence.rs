@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a reader asks after the headline. The page has a section for each.
@@ -23,7 +22,7 @@ pub enum Question {
 }
 
 /// A sentence. In data, it is the text alone.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Sentence {
     pub(super) text: String,

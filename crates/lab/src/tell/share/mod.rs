@@ -1,8 +1,8 @@
-//! An answer on a card, for a pull request or a talk. A card has the headline, the map, the machine,
-//! the command, and a hash of the data.
+//! An answer on a card, for a pull request or a talk: headline, map, machine, command, and a hash
+//! of the data.
 //!
-//! A card is Markdown or SVG. A PNG is the SVG in an installed Chromium, because a renderer of our
-//! own would need some forty crates and fonts, which servers rarely have.
+//! A card is Markdown or SVG. A PNG is the SVG in an installed Chromium. A renderer in Rust takes
+//! some forty crates more, and fonts, which servers rarely have.
 
 mod markdown;
 mod png;

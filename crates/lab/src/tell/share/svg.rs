@@ -82,7 +82,7 @@ impl Share {
         let names = names.map(|name| BOLD * width(&name.text, CELL)).fold(120.0, f64::max);
         let names = names.min(NAME) + 16.0;
         let columns = self.map.columns.len().saturating_sub(1).max(1);
-        let wide = ((INNER - names) / columns as f64).min(150.0);
+        let wide = ((INNER - names) / columns as f64).min(200.0);
         let left = |column: usize| MARGIN + names + wide * (column as f64 - 1.0);
         let top = drawing.bottom;
         for (place, column) in self.map.columns.iter().enumerate() {
