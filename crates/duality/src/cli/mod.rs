@@ -11,7 +11,7 @@ mod explain;
 mod flags;
 mod graph;
 mod injection;
-mod list;
+pub mod list;
 mod load;
 mod model;
 mod plan;

@@ -14,6 +14,7 @@ use duality_lab::tell::data;
 use duality_lab::tell::render::html::html;
 use duality_lab::tell::render::text::{WIDE, text};
 use duality_lab::tell::report::markdown::{self, Table};
+use duality_lab::tell::share::{Card, Share};
 use duality_runtime::log;
 use serde_json::json;
 
@@ -34,6 +35,9 @@ Examples:
   duality report results --slo p99=5ms --memory 200MB
       which architecture is best of those that keep both, of what was measured
       before
+  duality report results --card card.md
+      the headline, the map, the machine, the command and a hash of the data,
+      to paste into a pull request; card.svg and card.png are pictures of it
   duality report before after --out change.html
       two runs compared, cell by cell: of one experiment, or of one plan
   duality report before after --fail-on-regression=10
@@ -63,8 +67,12 @@ pub(super) struct Arguments {
     json: bool,
     /// Print tables as Markdown, and write no page: rate, mean, p99, load, slope, cpu, memory,
     /// switches
-    #[arg(long, value_delimiter = ',', value_name = "TABLE,…", conflicts_with_all = ["out", "json"])]
+    #[arg(long, value_delimiter = ',', value_name = "TABLE,…", conflicts_with_all = ["out", "json", "card"])]
     markdown: Vec<Table>,
+    /// Write the answer on a card, too: .md to paste into a pull request, .svg, or .png (needs
+    /// Chromium)
+    #[arg(long, value_name = "FILE")]
+    card: Option<Card>,
     /// Exit with code 1 when the second run is worse by more than this, in percent [default: 5]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = percent, value_name = "PERCENT")]
     fail_on_regression: Option<f64>,
@@ -74,6 +82,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let [path] = arguments.runs.as_slice()
         && let Some(directory) = regimes::run_at(path)
     {
+        if arguments.card.is_some() {
+            return Err(Failure::misuse("--card is of `compare`: it has no map of regimes"));
+        }
         return match arguments.markdown.as_slice() {
             [] => regimes::show(directory, arguments.out.clone()),
             which => regimes::tables(directory, which),
@@ -85,6 +96,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         [_, _] if !arguments.markdown.is_empty() => {
             Err(Failure::misuse("--markdown gives the tables of one run: name one"))
         }
+        [_, _] if arguments.card.is_some() => {
+            Err(Failure::misuse("--card shows one run: name one"))
+        }
+        [run] if arguments.card.is_some() && run.experiments.len() > 1 => Err(Failure::misuse(
+            format!("--card shows one experiment: name a directory in {}", run.path.display()),
+        )),
         [_, _] if arguments.constraints.current().is_some() => {
             Err(Failure::misuse("--current is asked of one run: leave it out, or name one run"))
         }
@@ -127,6 +144,11 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         };
         let answer = Answer::of(&heading, records);
         found.write_page(&page, &answer)?;
+        if let Some(card) = &arguments.card {
+            let written = Share::of(&answer, &found.file).and_then(|share| card.write(&share));
+            written.map_err(|error| unwritten(card.path(), &error))?;
+            log::tell(format_args!("card: {}", card.path().display()));
+        }
         if arguments.json {
             told.push(data::summary(&answer));
             log::tell(format_args!("report: {}", page.display()));

@@ -2,13 +2,14 @@
 //! download its figures.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::chromium::Page;
 use crate::fixtures;
-use duality_lab::record::{Heading, Line, Outcome, Records};
+use duality_lab::record::{Heading, Line, Outcome, Records, results};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::{self, RawLines};
+use duality_lab::tell::share::{Card, Share};
 use duality_load::{Fate, Spans, Warning, WarningKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -86,14 +87,90 @@ fn a_phone_never_scrolls_the_page_sideways() {
     assert_eq!(page.value(&apart), true, "{}", page.value(&format!("JSON.stringify({names})")));
 }
 
+/// The page of a run that is kept in `runs/`.
+fn kept(run: &str, width: u32) -> Option<(TempDir, Page)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs").join(run);
+    let (heading, records) = results::read(&[path.join("results.jsonl")]).unwrap();
+    open(&heading, &records, width)
+}
+
 #[test]
-fn the_first_screen_has_the_verdict_and_its_table() {
+fn the_first_screen_has_the_headline_the_map_and_the_chart_that_proves_it() {
     let (heading, records) = fixtures::comparison();
     for (width, height) in [(1280, 800), (390, 844)] {
-        let Some((_directory, mut page)) = open(&heading, &records, width) else { return };
-        let bottom = "document.querySelector('#map').getBoundingClientRect().bottom";
-        let bottom = page.value(bottom).as_f64().unwrap();
-        assert!(bottom <= f64::from(height), "{bottom} at {width}");
+        let pages = [open(&heading, &records, width), kept("2026-11-21-vm/services/http", width)];
+        for (_directory, mut page) in pages.into_iter().flatten() {
+            for part in [".headline", "#map", ".sight figure .plot svg"] {
+                let bottom =
+                    format!("document.querySelector('{part}').getBoundingClientRect().bottom");
+                let bottom = page.value(&bottom).as_f64().unwrap();
+                assert!(bottom <= f64::from(height), "{part} ends at {bottom}, at {width}");
+            }
+        }
+    }
+}
+
+/// The labels of drawings that collide or leave their picture. The boxes are those of the browser's
+/// own font.
+fn collisions(page: &mut Page, drawings: &str) -> Value {
+    page.value(&format!(
+        "[...document.querySelectorAll('{drawings}')].flatMap(svg => {{
+            const {{ width, height }} = svg.viewBox.baseVal;
+            const all = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBBox()]);
+            const out = all.filter(([, box]) => box.x < -1 || box.x + box.width > width + 1
+                || box.y < -1 || box.y + box.height > height + 3);
+            // A box of the browser has room above and below the letters.
+            const hits = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width
+                && a.y + 0.2 * a.height < b.y + 0.85 * b.height
+                && b.y + 0.2 * b.height < a.y + 0.85 * a.height;
+            return [...out.map(one => one[0]), ...all.flatMap(([text, box], at) =>
+                all.slice(at + 1).filter(other => hits(box, other[1])).map(other => text + ' / ' + other[0]))];
+        }})"
+    ))
+}
+
+#[test]
+fn no_labels_collide_and_all_are_within_their_picture() {
+    let (crowd, of_crowd) = crowded();
+    let (heading, records) = fixtures::comparison();
+    let pages = [
+        open(&crowd, &of_crowd, 390),
+        open(&heading, &records, 1280),
+        kept("2026-11-21-vm/services/http", 1280),
+        kept("2026-11-24-vm/knot/haboob", 1280),
+    ];
+    for (_directory, mut page) in pages.into_iter().flatten() {
+        page.value("document.querySelectorAll('details').forEach(one => { one.open = true; })");
+        assert_eq!(collisions(&mut page, ".plot svg"), json!([]));
+    }
+}
+
+#[test]
+fn a_card_is_a_picture_without_collisions_and_a_png_of_it() {
+    for (heading, records) in [crowded(), fixtures::comparison()] {
+        let (directory, _) = written(&heading, &records);
+        let results = directory.path().join("results.jsonl");
+        let answer = Answer::of(&heading, &records);
+        let share = Share::of(&answer, &results).unwrap();
+        let write = |name: &str| {
+            let path = directory.path().join(name);
+            let card: Card = path.to_str().unwrap().parse().unwrap();
+            card.write(&share).map(|()| path)
+        };
+        let drawn = write("card.svg").unwrap();
+        let Some(mut page) = Page::open(&drawn, &directory.path().join("profile"), 1280) else {
+            return;
+        };
+        assert_eq!(collisions(&mut page, "svg"), json!([]));
+        let text = page.value("document.documentElement.textContent");
+        let text = text.as_str().unwrap();
+        for part in ["duality compare http", "Imaginary CPU", "best", "SHA-256"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        drop(page);
+        let png = fs::read(write("card.png").unwrap()).unwrap();
+        // The magic number, and the width.
+        assert!(png.starts_with(b"\x89PNG") && png[16..20] == 1200_u32.to_be_bytes());
     }
 }
 
@@ -190,6 +267,10 @@ fn plots_and_figures_can_be_taken_along() {
     let (name, svg) = take("[data-chart=throughput][data-format=svg]");
     assert_eq!(name, "http-throughput.svg");
     assert!(svg.starts_with("data:image/svg+xml,%3Csvg"), "{}", &svg[..80]);
+    // It says what is drawn, on which machine, and by which command.
+    for part in ["Requests%20per%20second", "Medians.", "2%20CPUs", "duality%20compare"] {
+        assert!(svg.contains(part), "{part}: {svg}");
+    }
     let (name, png) = take("[data-chart=latency][data-format=png]");
     assert_eq!(name, "http-latency.png");
     // The magic number of PNG in base64, and more than an empty picture would take.

@@ -6,6 +6,7 @@ mod chromium;
 mod comparison;
 mod first_line;
 mod fixtures;
+mod guide;
 mod headline;
 mod kept_runs;
 mod lane;

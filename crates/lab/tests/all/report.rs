@@ -12,6 +12,7 @@ use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::RawLines;
 use duality_lab::tell::report::markdown::{self, Table};
+use duality_lab::tell::share::Share;
 use duality_lab::tell::{recommendation, report};
 use duality_load::{Warning, WarningKind};
 
@@ -187,7 +188,9 @@ fn a_replay_counts_its_loads_in_users_and_what_a_server_holds_in_connections() {
         counts.dedup();
         assert_eq!(counts, ["its 100 connections", "of 3000 connections"], "{told}");
     }
-    for part in ["<h3 id=\"behind-300-title\">300 times your users</h3>", ">times your users<"] {
+    for part in
+        ["<h3 id=\"behind-300-title\">300 times your users</h3>", ">times your users, log scale<"]
+    {
         assert!(page.contains(part), "{part}: {page}");
     }
     for none in ["open connections", "number of connections", "numbers of connections"] {
@@ -196,6 +199,32 @@ fn a_replay_counts_its_loads_in_users_and_what_a_server_holds_in_connections() {
     let table = markdown::tables(&trial.heading, &trial.records, &[Table::Rate]);
     assert!(table.starts_with("Requests/s"), "{table}");
     assert!(table.contains("|  | 300 times your users | 3,000 times your users |"), "{table}");
+}
+
+#[test]
+fn a_card_in_markdown_has_the_map_and_what_it_was_made_from() {
+    let trial = trials::trial(&["a|b*c", "epoll"], &[10, 100, 1000], |name, count| match name {
+        "epoll" if count == 10 => trials::busy(30.0),
+        "epoll" => trials::busy(10.0),
+        _ => trials::busy(16.0),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results.jsonl");
+    fs::write(&results, "").unwrap();
+    let answer = Answer::of(&trial.heading, &trial.records);
+    let card = Share::of(&answer, &results).unwrap().markdown();
+    let first =
+        format!("**{}**\n", answer.recommendation.headline.replace('*', "\\*").replace('|', "\\|"));
+    assert!(card.starts_with(&first), "{card}");
+    assert!(card.contains("\n| epoll | 🟧 +"), "{card}");
+    assert!(card.contains("| 🟩 best | 🟩 best |\n"), "{card}");
+    assert!(card.contains("\n| a\\|b*c | 🟩 best | 🟧 +"), "{card}");
+    assert!(card.contains("The lead passes from a\\|b\\*c to epoll between 10 and 100"), "{card}");
+    assert!(card.contains("```sh\nduality compare"), "{card}");
+    let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    assert!(card.contains(&format!("SHA-256 `{empty}` of results.jsonl.")), "{card}");
+    let rule = "| --- | ---: | ---: | ---: |";
+    assert!(card.contains(rule), "{card}");
 }
 
 /// The page's markup after its scripts have run, without the scripts' own text.

@@ -46,7 +46,7 @@ fn the_control_is_a_tie_and_takes_no_part() {
     assert_eq!((summary.planned, summary.done, summary.partial()), (15, 15, None));
     assert_eq!(summary.subjects, ["threads", "epoll"]);
     let said = recommend(&summary, &trial.0, &trial.1);
-    let told: Vec<&str> = said.all_sentences().map(String::as_str).collect();
+    let told: Vec<&str> = said.all_sentences().collect();
     let told = told.join("\n");
     assert!(told.starts_with("Choose epoll: it is the best at 100 connections."), "{told}");
     let control = "A/A control: epoll, measured under two names, differs from itself by -0.3 % at 100, as much as chance allows.";

@@ -21,10 +21,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use sha2::{Digest, Sha256};
 
 use super::launcher::Launcher;
 use super::protocol::{Answer, BEAT, LONGEST_LINE, Order, SILENCE, UNASKED, VERSION};
+use crate::format::sha256;
 use crate::measure::peers::find;
 use crate::measure::spawn::{last_words, log_file, read_log};
 use crate::record::{HERE, Machine};
@@ -147,8 +147,7 @@ impl Link {
         let failed = |error: std::io::Error| format!("{}: {error}", own.display());
         let Some(program) = program else {
             let bytes = fs::read(own).map_err(failed)?;
-            let hash: String =
-                Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash = sha256(&bytes);
             self.shared.write(script(&hash, bytes.len()).as_bytes())?;
             if self.await_line(lines, &[SEND, READY])? == SEND {
                 self.shared.write(&bytes)?;

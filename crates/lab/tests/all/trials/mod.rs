@@ -210,7 +210,7 @@ pub(crate) fn said(trial: &Trial) -> Recommendation {
 
 /// All sentences, in order.
 pub(crate) fn text(recommendation: &Recommendation) -> Vec<&str> {
-    recommendation.all_sentences().map(String::as_str).collect()
+    recommendation.all_sentences().collect()
 }
 
 /// Whether a sentence has this beginning and this end. The text between has random figures.
