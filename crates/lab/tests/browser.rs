@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use chromium::Page;
-use duality_lab::record::{Heading, Line, Outcome, Records};
+use duality_lab::record::{Heading, Outcome, Record, Records};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::{self, RawLines};
 use duality_load::{Fate, Spans, Warning, WarningKind};
@@ -25,8 +25,8 @@ fn open(heading: &Heading, cells: &Records, width: u32) -> Option<(TempDir, Page
 fn written(heading: &Heading, cells: &Records) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path().join("results.jsonl");
-    let first = Line::Experiment(Box::new(heading.clone()));
-    let lines = cells.cells.iter().map(|cell| Line::Cell(cell.clone()));
+    let first = Record::Experiment(Box::new(heading.clone()));
+    let lines = cells.cells.iter().map(|cell| Record::Cell(cell.clone()));
     let text: Vec<String> = [first]
         .into_iter()
         .chain(lines)

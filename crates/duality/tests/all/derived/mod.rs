@@ -11,7 +11,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, String)> {
     // Earlier versions left out what this version reads as a default.
     let read = || SchemaSettings::draft2020_12().for_deserialize();
     let all = vec![
-        of::<record::Line>(read(), "results", "a line of results.jsonl", "plans"),
+        of::<record::Record>(read(), "results", "a line of results.jsonl", "plans"),
         of::<tell::data::Data<'_>>(
             written(),
             "summary",
