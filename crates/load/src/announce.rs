@@ -68,8 +68,8 @@ impl Announcer {
     /// Announces the load's progress. Returns false if the load must stop.
     pub(crate) fn progress(&self, requests: u64, elapsed: Duration) -> bool {
         // A caller that is still busy with the last announcement misses this one.
-        let told = self.announcements.try_send(Announcement::Progress { requests, elapsed });
-        !matches!(told, Err(TrySendError::Disconnected(_))) && !self.stop.load(Ordering::Relaxed)
+        let sent = self.announcements.try_send(Announcement::Progress { requests, elapsed });
+        !matches!(sent, Err(TrySendError::Disconnected(_))) && !self.stop.load(Ordering::Relaxed)
     }
 }
 

@@ -310,7 +310,7 @@ impl Engine {
     ) -> Result<(), Interrupted> {
         let ended = || recorders.iter().map(|recorder| recorder.requests_ended()).sum();
         let start = Instant::now();
-        let mut told = start;
+        let mut announced = start;
         for part in 1..=PARTS {
             let end = duration * part / PARTS;
             loop {
@@ -319,8 +319,8 @@ impl Engine {
                     break;
                 }
                 time::sleep(left.min(TICK)).await;
-                if told.elapsed() >= TICK {
-                    told = Instant::now();
+                if announced.elapsed() >= TICK {
+                    announced = Instant::now();
                     self.tick(ended())?;
                 }
             }

@@ -43,8 +43,8 @@ fn served() -> Command {
 
 fn run(arguments: &[&str]) -> (Output, String) {
     let output = without_a_ring(|| served().args(arguments).output().unwrap());
-    let said = String::from_utf8(output.stderr.clone()).unwrap();
-    (output, said)
+    let stderr = String::from_utf8(output.stderr.clone()).unwrap();
+    (output, stderr)
 }
 
 /// Serves one client, and returns the server's standard error until its end.
@@ -92,9 +92,9 @@ fn who_asks_for_a_ring_is_told_where_to_look() {
 fn a_filter_that_refuses_to_enter_a_ring_is_told_of_as_well() {
     let start = || served().args(["serve", "echo", "--architecture=uring"]).output().unwrap();
     let output = without(ENTER, start);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(REFUSED) && said.lines().count() == 1, "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(REFUSED) && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[test]

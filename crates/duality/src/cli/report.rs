@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
+use duality_lab::Mistake;
 use duality_lab::page::write_whole;
 use duality_lab::record::Heading;
 use duality_lab::tell::answer::Answer;
@@ -20,7 +21,7 @@ use serde_json::json;
 
 use super::compare::Shown;
 use super::runs::{Found, Run, unwritten};
-use super::{ConstraintFlags, Failure, for_terminal, heading, print, regimes};
+use super::{ConstraintFlags, Failure, Party, for_terminal, heading, print, regimes};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -122,7 +123,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let of_plan = run.is_of_plan();
     let origin = run.experiments.iter().find_map(|found| found.results.0.plan.as_ref());
     let mut index = origin.filter(|_| of_plan).map(Index::of);
-    let mut told = Vec::new();
+    let mut summaries = Vec::new();
     let margin = arguments.margin.map(|percent| format!(" --margin {percent}"));
     let asked = arguments.constraints.typed() + &margin.unwrap_or_default();
     for found in &run.experiments {
@@ -150,7 +151,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
             log::tell(format_args!("card: {}", card.path().display()));
         }
         if arguments.json {
-            told.push(data::summary(&answer));
+            summaries.push(data::summary(&answer));
             log::tell(format_args!("report: {}", page.display()));
         } else {
             if of_plan {
@@ -175,7 +176,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.json {
         return Ok(());
     }
-    match told.as_slice() {
+    match summaries.as_slice() {
         [one] => print(&one.to_string()),
         all => print(&json!({ "version": VERSION, "experiments": all }).to_string()),
     }
@@ -230,7 +231,7 @@ fn compare_runs(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), 
     let sheet = runs::sheet([&names[0], &names[1]], &comparisons, &alone);
     if arguments.json {
         let asked = arguments.fail_on_regression.is_some();
-        let told = Runs {
+        let difference = Runs {
             version: VERSION,
             before: before.path.clone(),
             after: after.path.clone(),
@@ -238,8 +239,8 @@ fn compare_runs(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), 
             unmatched_experiments: alone,
             regressions: asked.then(|| regressions.clone()),
         };
-        let told = serde_json::to_value(told).expect("it is plain data");
-        print(&told.to_string())?;
+        let difference = serde_json::to_value(difference).expect("it is plain data");
+        print(&difference.to_string())?;
     } else {
         print(&for_terminal(text(&sheet, WIDE), &io::stdout()))?;
     }
@@ -301,18 +302,23 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
         log::tell(format_args!("regression: {regression}"));
     }
     if let Some(faults) = runs::first_line(comparisons) {
-        return Err(Failure::failed(faults));
+        return Err(Failure::new(Party::Subject, faults));
     }
     match regressions.len() {
         0 => Ok(()),
-        1 => Err(Failure::failed(format!("1 figure is worse by more than {percent} %"))),
-        many => Err(Failure::failed(format!("{many} figures are worse by more than {percent} %"))),
+        1 => {
+            Err(Failure::new(Party::Subject, format!("1 figure is worse by more than {percent} %")))
+        }
+        many => Err(Failure::new(
+            Party::Subject,
+            format!("{many} figures are worse by more than {percent} %"),
+        )),
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+fn percent(text: &str) -> Result<f64, Mistake> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     percent
         .filter(|percent| (0.0..=1000.0).contains(percent))
-        .ok_or_else(|| "give a percentage such as 5, from 0 to 1000".to_owned())
+        .ok_or_else(|| "give a percentage such as 5, from 0 to 1000".into())
 }

@@ -27,7 +27,7 @@ use prometheus_client::registry::Registry;
 
 use self::endpoint::Answer;
 use self::families::Families;
-use crate::failure::Failure;
+use crate::failure::{Failure, Party};
 use crate::watch::Subject;
 
 /// The metrics of a server, while they are served.
@@ -55,7 +55,7 @@ impl Metrics {
                 }
                 _ => remedy(&error),
             };
-            Failure::failed(format!("--metrics {address}: {error}{remedy}"))
+            Failure::new(Party::Machine, format!("--metrics {address}: {error}{remedy}"))
         };
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;

@@ -44,16 +44,16 @@ fn answer(run: &Path, pages: &Path) -> String {
         .arg(pages.join("report.html"))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", run.display());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", run.display());
     let data: Value = serde_json::from_slice(&output.stdout).unwrap();
     check(&schema("summary"), &data)
         .unwrap_or_else(|problem| panic!("{}: {problem}", run.display()));
-    let told = |value: &Value| {
+    let text = |value: &Value| {
         value.as_str().unwrap_or_else(|| panic!("{}: no answer", run.display())).to_owned()
     };
     let recommendation = &data["recommendation"];
-    told(&recommendation["headline"]) + "\n    " + &told(&recommendation["sentences"][0])
+    text(&recommendation["headline"]) + "\n    " + &text(&recommendation["sentences"][0])
 }
 
 /// The run of the card in the guide.
@@ -143,9 +143,9 @@ fn the_papers_pages_have_the_figures_of_the_runs() {
         python.arg(folder.join(script)).arg("--check").args(argument);
         match python.output() {
             Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
+                let stderr = String::from_utf8_lossy(&output.stderr);
                 let remedy = "write the pages anew: docs/reproductions/README.md";
-                assert!(output.status.success(), "{script}: {said}; {remedy}");
+                assert!(output.status.success(), "{script}: {stderr}; {remedy}");
             }
             Err(error) => {
                 let _ = writeln!(std::io::stderr(), "skipped: python3: {error}");

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::Mistake;
 use crate::record::{self, UnitCosts, World};
 use serde_json::Value;
 
@@ -81,7 +82,7 @@ impl UnitCosts {
     /// # Errors
     ///
     /// The error, in one line.
-    pub fn read(json: &Value) -> Result<Self, String> {
+    pub fn read(json: &Value) -> Result<Self, Mistake> {
         if json["version"] != 1 {
             return Err(
                 "no unit costs of version 1: write them by `duality model --costs --json`".into()
@@ -340,6 +341,6 @@ pub(super) mod tests {
             "nonsense",
         ]});
         assert_eq!(UnitCosts::read(&json).unwrap(), UnitCosts::from([("lock", "park", 12.5)]));
-        assert!(UnitCosts::read(&json!([])).unwrap_err().contains("--costs --json"));
+        assert!(UnitCosts::read(&json!([])).unwrap_err().to_string().contains("--costs --json"));
     }
 }

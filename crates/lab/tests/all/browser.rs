@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::chromium::Page;
 use crate::fixtures;
-use duality_lab::record::{Heading, Line, Outcome, Records, results};
+use duality_lab::record::{Heading, Outcome, Record, Records, results};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::{self, RawLines};
 use duality_lab::tell::share::{Card, Share};
@@ -24,8 +24,8 @@ fn open(heading: &Heading, cells: &Records, width: u32) -> Option<(TempDir, Page
 fn written(heading: &Heading, cells: &Records) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path().join("results.jsonl");
-    let first = Line::Experiment(Box::new(heading.clone()));
-    let lines = cells.cells.iter().map(|cell| Line::Cell(cell.clone()));
+    let first = Record::Experiment(Box::new(heading.clone()));
+    let lines = cells.cells.iter().map(|cell| Record::Cell(cell.clone()));
     let text: Vec<String> = [first]
         .into_iter()
         .chain(lines)

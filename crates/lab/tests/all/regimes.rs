@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::chromium::Page;
-use duality_lab::regimes::derive::Request;
+use duality_lab::regimes::derive::RecordedRequest;
 use duality_lab::regimes::plan::Plan;
 use duality_lab::regimes::record::{Cell, Heading, Measured, Outcome};
 use duality_lab::regimes::report;
@@ -14,10 +14,10 @@ fn written() -> (TempDir, PathBuf) {
     let text = "[regimes]\nsubjects = ['threads', 'a pool with a rather long name', 'gcd']\nrepeats = 1\n\
                 [[regime]]\nwait = '10us..1ms'\n[[regime]]\nwait = '2us'\n";
     let heading = Heading::of(&Plan::read(text).unwrap());
-    let requests = |scale: u64| -> Vec<Request> {
+    let requests = |scale: u64| -> Vec<RecordedRequest> {
         let row = |number: u64| {
             let (t2, blocks, clients) = (1000 * scale * (number + 5), 5 + number, 1 + number / 3);
-            Request::read(&format!("0,{t2},0,{blocks},1,{clients}")).unwrap()
+            RecordedRequest::read(&format!("0,{t2},0,{blocks},1,{clients}")).unwrap()
         };
         (0..400).map(row).collect()
     };
@@ -78,7 +78,7 @@ fn all_subjects_are_overlaid_and_layers_regimes_and_subjects_can_be_chosen() {
 fn the_table_of_fifteen_regimes_fits_a_laptop_and_keeps_its_last_column_in_sight() {
     let plan = include_str!("../../../../plans/truppel.toml");
     let heading = Heading::of(&Plan::read(plan).unwrap());
-    let request = Request::read("0,1000,0,5,1,1").unwrap();
+    let request = RecordedRequest::read("0,1000,0,5,1,1").unwrap();
     let cells: Vec<Cell> = heading
         .subjects
         .iter()

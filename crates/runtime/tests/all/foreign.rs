@@ -91,9 +91,9 @@ fn case() {
 fn reports(case: &str) -> usize {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let output = command.args(["--exact", "foreign::case"]).env(CASE, case).output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{case}: {told}");
-    told.matches("use task::spawn").count()
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{case}: {stderr}");
+    stderr.matches("use task::spawn").count()
 }
 
 #[test]

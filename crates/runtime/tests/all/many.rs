@@ -110,11 +110,11 @@ fn a_thread_that_overflows_its_stack_is_named() {
     let mut child = Command::new(env::current_exe().unwrap());
     child.args(["--exact", test, "--nocapture"]).env("DUALITY_RUNTIME_OVERFLOW", "yes");
     let output = child.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     // The root is task 0.
     let expected =
         "task 2 of loop 1 has overflowed its stack of 16 KiB: give it a larger one (--stack-size)";
-    assert!(said.lines().any(|line| line == expected), "{said}");
+    assert!(stderr.lines().any(|line| line == expected), "{stderr}");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT));
 }
 

@@ -17,7 +17,7 @@ fn a_comparison_records_what_part_tokio_has() {
     command.args(["--warm-up=20ms", "--path=/", "--out"]).arg(directory.path().join("run"));
     // The exit code says whether there is a verdict. A busy machine allows no verdict.
     let output = command.output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     let text = std::fs::read_to_string(directory.path().join("run/results.jsonl")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let carriers = &lines[0]["design"]["carriers"];
@@ -26,7 +26,7 @@ fn a_comparison_records_what_part_tokio_has() {
     assert_eq!(part("tokio-per-core"), "carries");
     assert_eq!((part("epoll"), part("threads")), ("beside", "beside"));
     assert_eq!(carriers["epoll"]["foreign"]["runtime"], "tokio");
-    assert!(said.contains("tokio-multi"), "{said}");
+    assert!(stdout.contains("tokio-multi"), "{stdout}");
 }
 
 #[test]
@@ -46,9 +46,9 @@ fn architectures_lists_the_layouts_after_those_of_ours() {
 fn an_architecture_that_cannot_carry_the_application_is_refused_in_one_line() {
     let output = application().args(["serve", "-a", "iterative", "-l", "0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("application under iterative: "), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("application under iterative: "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
     let output = application().args(["serve", "-a", "tokio-magic"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

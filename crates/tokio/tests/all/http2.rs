@@ -214,8 +214,8 @@ fn a_drain_says_goaway_and_answers_what_is_under_way() {
                 assert!(ended.is_ok(), "{member:?}: {ended:?}");
                 assert!(client.requests.ready().await.is_err(), "{member:?}");
             });
-            let (status, said) = server.wait();
-            assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{member:?}");
+            let (status, stderr) = server.wait();
+            assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{member:?}");
         }
     }
 }
@@ -249,8 +249,8 @@ fn parallel_requests_start_no_thread() {
                 assert_eq!(rest(body).await, b"answered in full\n", "{member:?}");
             }
         });
-        let (status, said) = server.wait();
-        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{member:?}");
+        let (status, stderr) = server.wait();
+        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{member:?}");
     }
 }
 
@@ -314,15 +314,15 @@ fn a_server_without_http2_is_told_in_one_line() {
     let directory = certificate();
     let peer = Peer::start([Behaviour::Http1]);
     let output = load(&format!("h2c://{}/", peer.address()), &[]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("speak HTTP/2"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && stderr.contains("speak HTTP/2"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
     // A certificate that is not trusted is the other cause.
     let Some(server) = serve(&["epoll"], Some(&directory)) else { return };
     let output = load(&format!("h2://{}/", server.address()), &[]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("--insecure"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && stderr.contains("--insecure"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
 /// The failures of a load of a peer that answers its first connection.
@@ -362,8 +362,8 @@ fn peers_that_break_the_protocol_are_failures_that_are_counted() {
 fn a_connection_that_ends_between_requests_is_replaced() {
     let peer = Peer::start([Behaviour::AnswersOnce]);
     let output = load(&format!("h2c://{}/", peer.address()), &[]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("200 correct, none failed"), "{output:?}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("200 correct, none failed"), "{output:?}");
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn garbage_harms_no_other_connection() {
             assert_eq!(client.body_of("GET", "/", Bytes::new()).await, b"hello", "{member:?}");
         });
         server.signal(Signal::TERM);
-        let (status, said) = server.wait();
-        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{member:?}");
+        let (status, stderr) = server.wait();
+        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{member:?}");
     }
 }

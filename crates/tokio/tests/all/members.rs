@@ -129,8 +129,8 @@ fn cores_share_what_the_first_has_made() {
         let reply = ask(&mut stream, "2", "!");
         assert!(reply.ends_with("shared!"), "{reply}");
     }
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 #[test]
@@ -265,11 +265,11 @@ fn a_failing_application_ends_the_server(member: &[&str]) {
         return;
     }
     let output = finish(command(member).env("APPLICATION_FAILS", "1"));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the application cannot be made: as the test asks for"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("the application cannot be made: as the test asks for"), "{stderr}");
     let announced = !output.stdout.is_empty();
-    assert_eq!(announced, architecture.about().foreign_runtime.is_some(), "{said}");
+    assert_eq!(announced, architecture.about().foreign_runtime.is_some(), "{stderr}");
 }
 
 /// What the application spawned when it was made outlives the first connection.
@@ -284,8 +284,8 @@ fn an_application_made_once_serves_all_connections(member: &[&str]) {
         }
     }
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 fn a_drain_answers_what_is_under_way(member: &[&str]) {
@@ -298,8 +298,8 @@ fn a_drain_answers_what_is_under_way(member: &[&str]) {
     busy.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "11\r\nanswered in full\n\r\n0\r\n\r\n");
     idle.read_to_string(&mut rest).unwrap();
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 fn a_signal_in_mid_load_loses_nothing_that_had_come(member: &[&str]) {
@@ -308,8 +308,8 @@ fn a_signal_in_mid_load_loses_nothing_that_had_come(member: &[&str]) {
         let request = get("/", &server);
         let lost = mid_load::drain(&server, round, request.as_bytes(), b"hello");
         assert!(lost.is_empty(), "{member:?}, drain {round}: {lost:?}");
-        let (status, said) = server.wait();
-        assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+        let (status, stderr) = server.wait();
+        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
     }
 }
 
@@ -376,7 +376,7 @@ fn a_panic_closes_its_connection_only(member: &[&str]) {
     assert_eq!(rest, "");
     ask(&mut other, &get("/", &server), "hello");
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
+    let (status, stderr) = server.wait();
     assert_eq!(status.code(), Some(0));
-    assert!(said.contains("as the test asks for"), "{said}");
+    assert!(stderr.contains("as the test asks for"), "{stderr}");
 }

@@ -83,13 +83,13 @@ fn in_worlds<F: Future<Output = ()> + Send + 'static>(make: fn() -> F) {
                 duality_conformance::skip(format_args!("{reason}"));
                 continue;
             }
-            let (tell, told) = mpsc::channel();
+            let (tell, receiver) = mpsc::channel();
             let mut event_loop = EventLoop::new(kind.open().unwrap(), world).unwrap();
             event_loop.run(async move {
                 make().await;
                 tell.send(()).unwrap();
             });
-            told.recv().unwrap();
+            receiver.recv().unwrap();
         }
     }
 }

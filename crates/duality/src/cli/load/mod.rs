@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use duality_lab::Mistake;
 use duality_lab::ask::clients;
 use duality_lab::ask::replay::read_trace;
 use duality_lab::ask::settings::{
@@ -17,15 +18,15 @@ use duality_lab::ask::settings::{
 use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
 use duality_load::{
-    At, Cut, Error, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, Trust,
-    peak_goodput, write_files,
+    At, Cut, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, Trust, peak_goodput,
+    write_files,
 };
 use duality_runtime::log;
 
 use self::output::Format;
 use self::requests::RequestFlags;
 use super::flags::settings::{Clients, SettingFlags};
-use super::{Failure, OrFailure, flag, for_terminal, heading, print};
+use super::{Blame, Failure, Party, flag, for_terminal, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
 const FIRST_RATE: f64 = 1_000.0;
@@ -150,20 +151,20 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-fn parse_window(text: &str) -> Result<Duration, String> {
+fn parse_window(text: &str) -> Result<Duration, Mistake> {
     let window = parse_duration(text)?;
     check_window(window).map(|()| window)
 }
 
-fn parse_warm_up(text: &str) -> Result<Duration, String> {
+fn parse_warm_up(text: &str) -> Result<Duration, Mistake> {
     let warm_up = parse_duration(text)?;
     check_warm_up(warm_up).map(|()| warm_up)
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let (Some(folder), Some(trace)) = (&arguments.files, &arguments.trace) {
-        let trace = read_trace(trace).misuse()?;
-        let count = write_files(&trace, folder).failed_at(folder.display())?;
+        let trace = read_trace(trace).blame(Party::User)?;
+        let count = write_files(&trace, folder).blame_at(Party::Machine, folder.display())?;
         let folder = folder.display();
         return print(&format!(
             "{count} files in {folder}: serve them by `duality serve http --root {folder}`"
@@ -172,16 +173,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
     let interrupted = on_interrupt()?;
     let format = if arguments.json { Format::Json } else { arguments.format };
-    let unreadable = |error: duality_load::HistogramError| Failure::failed(error.to_string());
+    let unreadable = |error: duality_load::HistogramError| Failure::new(Party::Load, error);
     let (text, failures) = match &arguments.slo {
         None => {
-            let report = duality_load::run(&options, &mut (), &interrupted).map_err(failure)?;
+            let report = duality_load::run(&options, &mut (), &interrupted)?;
             let failures = arguments.failures(&report).map_err(unreadable)?;
             (output::report(&report, format), failures)
         }
         Some(slo) => {
-            let found = peak_goodput(&options, slo, &mut Progress(0), &interrupted);
-            let found = found.map_err(failure)?;
+            let found = peak_goodput(&options, slo, &mut Progress(0), &interrupted)?;
             (output::goodput(&found, format), Vec::from_iter(found.failure()))
         }
     };
@@ -192,14 +192,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for why in others {
         log::tell(format_args!("duality: {why}"));
     }
-    Err(Failure::failed(last))
-}
-
-fn failure(error: Error) -> Failure {
-    match error {
-        Error::Options(_) | Error::Target(_) => Failure::misuse(error.to_string()),
-        other => Failure::failed(other.to_string()),
-    }
+    Err(Failure::new(Party::Subject, last))
 }
 
 /// Prints each probe of a search, with its number.
@@ -222,7 +215,7 @@ impl Arguments {
             .collect();
         for threshold in &self.fail_if {
             let broken = threshold.broken(report)?;
-            failures.extend(broken.map(|told| format!("{}: {told}", report.target)));
+            failures.extend(broken.map(|reason| format!("{}: {reason}", report.target)));
         }
         Ok(failures)
     }
@@ -273,7 +266,7 @@ impl Arguments {
                 pattern.name()
             )));
         }
-        let trace = read_trace(trace).misuse()?;
+        let trace = read_trace(trace).blame(Party::User)?;
         let cut = Cut {
             users: self.users.unwrap_or(1),
             speed: self.speed.unwrap_or(1.0),
@@ -294,7 +287,7 @@ pub(super) fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())
             .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
-            .failed_at("cannot handle signals")?;
+            .blame_at(Party::Machine, "cannot handle signals")?;
     }
     Ok(flag)
 }
@@ -313,10 +306,10 @@ mod tests {
     }
 
     /// The options of a command line, or its error.
-    fn options(line: &str) -> Result<Options, String> {
+    fn options(line: &str) -> Result<Options, Mistake> {
         let words = "load echo://127.0.0.1:7".split(' ').chain(line.split_whitespace());
         let parsed = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
-        parsed.arguments.options().map_err(|failure| failure.to_string())
+        parsed.arguments.options().map_err(|failure| failure.to_string().into())
     }
 
     #[test]
@@ -379,7 +372,7 @@ mod tests {
             ("--slo p99=10ms -n 5", "--requests"),
             ("--wait 1ms", "100us..2ms"),
         ] {
-            let problem = options(line).map(|_| ()).unwrap_err();
+            let problem = options(line).map(|_| ()).unwrap_err().to_string();
             assert!(problem.contains(remedy), "{line}: {problem}");
         }
     }

@@ -23,7 +23,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, String)> {
             "duality services --json",
             "protocols",
         ),
-        of::<record::Line>(read(), "results", "a line of results.jsonl", "plans"),
+        of::<record::Record>(read(), "results", "a line of results.jsonl", "plans"),
         of::<tell::data::Data<'_>>(
             written(),
             "summary",

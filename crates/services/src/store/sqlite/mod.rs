@@ -17,6 +17,7 @@ mod create;
 mod guard;
 mod watch;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -90,8 +91,8 @@ enum Failure {
 }
 
 impl Sqlite {
-    fn new(path: &Path, synchronous: Synchronous, limit: Duration) -> Result<Self, String> {
-        let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+    fn new(path: &Path, synchronous: Synchronous, limit: Duration) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
         let guard = Guard::new(&path);
         let (writer, readers) = (Pool::new(1), Pool::new(READERS));
         Ok(Self { path, guard, synchronous, limit, writer, readers })
