@@ -59,9 +59,13 @@ pub(super) fn explain(experiment: &Experiment) -> String {
         line("peer", format!("{} is {variables}{}", peer.name, peer.command.join(" ")));
     }
     line("clients", place(&design.client_cpus, &[]) + design.protocols());
+    for build in design.builds.iter().flat_map(|builds| &builds.builds) {
+        line("build", format!("{} is {}", build.name, build.command.join(" ")));
+    }
     for variant in &design.variants {
         let options = variant.options.join(" ");
-        line("variant", format!("{} is {} with {options}", variant.name, variant.architecture));
+        let with = if options.is_empty() { options } else { format!(" with {options}") };
+        line("variant", format!("{} is {}{with}", variant.name, variant.architecture));
     }
     if !experiment.constraints.is_empty() {
         line("constraints", format!("{}, or it is not recommended", experiment.constraints));

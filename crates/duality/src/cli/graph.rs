@@ -51,7 +51,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture = catalogue.architectures().named(&arguments.architecture).misuse()?;
+    let architecture = catalogue.architecture(&arguments.architecture).misuse()?;
     let setup = arguments.setup.setup().map_err(flag)?;
     let listed = catalogue.look_up(&arguments.service, &setup).map_err(flag)?;
     if listed.is_own {

@@ -19,6 +19,7 @@ use duality_runtime::log;
 use super::compare::Shown;
 use super::{
     Failure, OrFailure, Tuning, compare, experiment, explain, flag, load, paragraph, prices, print,
+    resumed,
 };
 use crate::catalogue::Catalogue;
 
@@ -163,7 +164,7 @@ pub(super) fn carry_out(
             return Err(Failure::failed(format!(
                 "interrupted in the experiment {}: go on with `{}`",
                 entry.name,
-                compare::command_to_resume(&experiment.command, out),
+                resumed::command_to_resume(&experiment.command, out),
             )));
         }
     }
@@ -177,7 +178,7 @@ pub(super) fn carry_out(
     Err(Failure::failed(format!(
         "the budget was spent before the end of {}: go on with `{}`",
         late.join(", "),
-        compare::command_to_resume(&experiments[0].command, out),
+        resumed::command_to_resume(&experiments[0].command, out),
     )))
 }
 

@@ -15,7 +15,7 @@ use duality_lab::tell::report::markdown::Table;
 use duality_runtime::log;
 use duality_services::Setup;
 
-use super::{Failure, Tuning, compare, load, print};
+use super::{Failure, Tuning, compare, load, print, resumed};
 use crate::catalogue::Catalogue;
 
 /// A call of `compare` with such a plan.
@@ -61,7 +61,7 @@ pub(super) fn measure(catalogue: &Catalogue, invocation: &Invocation<'_>) -> Res
         return Ok(());
     }
     let given: Vec<String> = env::args().collect();
-    let command = compare::command_to_resume(&given, out);
+    let command = resumed::command_to_resume(&given, out);
     Err(Failure::failed(format!("interrupted: go on with `{command}`")))
 }
 
@@ -73,7 +73,7 @@ pub(super) fn read(catalogue: &Catalogue, file: &Path, text: &str) -> Result<Pla
         .look_up(&plan.service, &Setup::default())
         .map_err(|misfit| misuse(format!("{}: {}", misfit.key, misfit.problem)))?;
     for Choice { name, architecture, options } in &plan.subjects {
-        let found = catalogue.architectures().named(architecture);
+        let found = catalogue.architecture(architecture);
         let problem = found.err().or_else(|| Tuning::parse(options).err());
         if let Some(problem) = problem {
             return Err(misuse(format!("subjects: {name}: {problem}")));

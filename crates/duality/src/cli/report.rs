@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
+use duality_lab::names::did_you_mean;
 use duality_lab::page::write_whole;
 use duality_lab::record::Heading;
 use duality_lab::tell::answer::Answer;
@@ -17,9 +18,14 @@ use duality_lab::tell::report::markdown::{self, Table};
 use duality_runtime::log;
 use serde_json::json;
 
+use super::builds;
 use super::compare::Shown;
+use super::flags;
 use super::runs::{Found, Run, unwritten};
 use super::{ConstraintFlags, Failure, for_terminal, heading, print, regimes};
+
+/// The version of the form in which the experiments of a plan are data.
+const OF_A_PLAN: u32 = 1;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -65,8 +71,9 @@ pub(super) struct Arguments {
     /// switches
     #[arg(long, value_delimiter = ',', value_name = "TABLE,…", conflicts_with_all = ["out", "json"])]
     markdown: Vec<Table>,
-    /// Exit with code 1 when the second run is worse by more than this, in percent [default: 5]
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = percent, value_name = "PERCENT")]
+    /// Exit with code 1 when the second run, or a build, is worse by more than this, in percent
+    /// [default: 5]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = flags::percent, value_name = "PERCENT")]
     fail_on_regression: Option<f64>,
 }
 
@@ -94,9 +101,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         [_, _] => Err(Failure::misuse(
             "--slo and --memory are asked of one run: leave them out, or name one run",
         )),
+        [run] if run.has_builds() && arguments.constraints.current().is_some() => {
+            Err(Failure::misuse("--current: builds are compared with the first one: leave it out"))
+        }
         [run] if !arguments.markdown.is_empty() => tables(run, &arguments.markdown),
-        [run] if arguments.fail_on_regression.is_none() => show(run, arguments),
-        _ => Err(Failure::misuse("--fail-on-regression compares two runs: name both")),
+        [run] if arguments.fail_on_regression.is_none() || run.has_builds() => show(run, arguments),
+        _ => Err(Failure::misuse(
+            "--fail-on-regression compares two runs, or the builds of one: name both",
+        )),
     }
 }
 
@@ -106,6 +118,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let origin = run.experiments.iter().find_map(|found| found.results.0.plan.as_ref());
     let mut index = origin.filter(|_| of_plan).map(Index::of);
     let mut told = Vec::new();
+    let mut judged = Ok(());
     let margin = arguments.margin.map(|percent| format!(" --margin {percent}"));
     let asked = arguments.constraints.typed() + &margin.unwrap_or_default();
     for found in &run.experiments {
@@ -141,6 +154,9 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         if let (Some(index), Some(name)) = (&mut index, found.name()) {
             index.add(name, &answer);
         }
+        if let Some(percent) = arguments.fail_on_regression {
+            judged = judged.and(builds::judge(&answer, percent / 100.0));
+        }
     }
     if let Some(index) = index {
         if run.experiments.len() > 1 && !arguments.tables && !arguments.json {
@@ -150,13 +166,12 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         index.write(&path).map_err(|error| unwritten(&path, &error))?;
         log::tell(format_args!("index of the reports: {}", path.display()));
     }
-    if !arguments.json {
-        return Ok(());
-    }
     match told.as_slice() {
-        [one] => print(&one.to_string()),
-        all => print(&json!({ "version": VERSION, "experiments": all }).to_string()),
+        [] => {}
+        [one] => print(&one.to_string())?,
+        all => print(&json!({ "version": OF_A_PLAN, "experiments": all }).to_string())?,
     }
+    judged
 }
 
 /// The subject that runs today: the one that this command line names, or else the results' own.
@@ -167,7 +182,8 @@ fn current(named: Option<&str>, heading: &Heading) -> Result<Option<String>, Fai
         return Ok(Some(name.to_owned()));
     }
     let all = subjects.join(", ");
-    Err(Failure::misuse(format!("--current: {name} was not measured: choose from {all}")))
+    let meant = did_you_mean(name, subjects);
+    Err(Failure::misuse(format!("--current: {name} was not measured: choose from {all}{meant}")))
 }
 
 /// Tables of a run's experiments, as Markdown.
@@ -189,7 +205,10 @@ fn compare_runs(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), 
     let comparisons = pairs
         .iter()
         .map(|(one, other)| {
-            Comparison::of(&one.results, &other.results).map_err(|error| {
+            let (heading, records) = &other.results;
+            let margin = arguments.margin.map(|percent| percent / 100.0).or(heading.margin);
+            let other = (Heading { margin, ..heading.clone() }, records.clone());
+            Comparison::of(&one.results, &other).map_err(|error| {
                 let name = one.name().map_or(String::new(), |name| format!("experiment {name}: "));
                 Failure::misuse(format!("{name}{error}"))
             })
@@ -286,11 +305,4 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
         1 => Err(Failure::failed(format!("1 figure is worse by more than {percent} %"))),
         many => Err(Failure::failed(format!("{many} figures are worse by more than {percent} %"))),
     }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
-    percent
-        .filter(|percent| (0.0..=1000.0).contains(percent))
-        .ok_or_else(|| "give a percentage such as 5, from 0 to 1000".to_owned())
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use duality_lab::ask::settings::parse_duration;
+use duality_lab::names::did_you_mean;
 use duality_simulate::services::{self, Size};
 use duality_simulate::{Faults, Seeds, Tally, Waits, seeds};
 
@@ -91,10 +92,13 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         }
         None => match services::simulation(name) {
             Some(simulation) => answer(name, arguments, seeds, simulation.run(size)),
-            None => Err(Failure::misuse(format!(
-                "there is no simulation of {name}; choose from {}",
-                services::ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", ")
-            ))),
+            None => {
+                let names = services::ALL.iter().map(|one| one.name);
+                let all = names.clone().collect::<Vec<_>>().join(", ");
+                let meant = did_you_mean(name, names);
+                let problem = format!("there is no simulation of {name}; choose from {all}{meant}");
+                Err(Failure::misuse(problem))
+            }
         },
     }
 }

@@ -157,7 +157,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     }
     let candidates = candidates(arguments)?;
     for Candidate { name, architecture, .. } in &candidates {
-        let architecture = catalogue.architectures().named(architecture).misuse()?;
+        let architecture = catalogue.architecture(architecture).misuse()?;
         suits(architecture, &listed, arguments).failed_at(format_args!("{name}"))?;
     }
     let mut server_arguments = [tuning.to_arguments(), setup::to_arguments(&setup)].concat();

@@ -29,6 +29,7 @@ use crate::measure::recording::Replay;
 use crate::measure::store::Store;
 use crate::measure::upstream::Upstream;
 use crate::model::UnitCosts;
+use crate::names::did_you_mean;
 use crate::record::{Carrier, Constraints, Design, Peer, Topology, Variant};
 
 /// How often each cell is measured by default.
@@ -202,6 +203,7 @@ fn design(
         carriers: chosen.iter().map(Subject::carrier).collect(),
         peers: Vec::new(),
         ways: None,
+        builds: None,
         // The value depends on what the architectures can carry, see below.
         control: None,
         load_command: None,
@@ -251,7 +253,9 @@ fn with_current(
         }
         _ if is_peer => settings.peers.get_or_insert_default().push(name),
         _ => {
-            let problem = format!("`{name}` is not compared: choose from {}", compared.join(", "));
+            let meant = did_you_mean(&name, compared.iter().map(String::as_str));
+            let names = compared.join(", ");
+            let problem = format!("`{name}` is not compared: choose from {names}{meant}");
             return Err(Misfit::new("current", problem));
         }
     }
@@ -381,9 +385,11 @@ fn peers(
         peer.or_else(ready).ok_or_else(|| {
             let names: Vec<&str> =
                 ReadyMade::of_service(service).iter().map(|ready| ready.name).collect();
-            let names = names.join(", ");
+            let all = names.join(", ");
+            let meant = did_you_mean(name, names);
             let problem = format!(
-                "there is no peer `{name}`: choose one of {names}, or define it in a plan, by [[peer]]"
+                "there is no peer `{name}`: choose one of {all}, or define it in a plan, by \
+                 [[peer]]{meant}"
             );
             Misfit::new("peers", problem)
         })

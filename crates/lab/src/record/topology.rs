@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Peer;
+use crate::names::did_you_mean;
 
 /// This machine, as a host, which needs no launcher.
 pub const HERE: &str = "here";
@@ -82,8 +83,9 @@ impl FromStr for Placement {
             text.split_once('=').ok_or_else(|| format!("`{text}` has no role: {remedy}"))?;
         let known = Role::ALL.into_iter().find(|known| known.name() == role);
         let role = known.ok_or_else(|| {
-            let names = Role::ALL.map(Role::name).join(", ");
-            format!("`{role}` is no role: choose from {names}")
+            let names = Role::ALL.map(Role::name);
+            let meant = did_you_mean(role, names);
+            format!("`{role}` is no role: choose from {}{meant}", names.join(", "))
         })?;
         // A user's name may stand before the host, as in me@web1. An address has no such prefix.
         let (host, address) = match place.rsplit_once('@') {

@@ -9,6 +9,7 @@ use duality_costs::json::json;
 use duality_costs::run::{self, Effort, Peers, Plan, Row};
 use duality_costs::{ALL, Cost, Owner, Reading, Trouble, Unit, measure, table};
 use duality_lab::model::{NEEDED, UnitCosts};
+use duality_lab::names::did_you_mean;
 use duality_runtime::log;
 
 use super::super::{Failure, OrFailure, print};
@@ -119,9 +120,10 @@ fn chosen(only: Option<&[String]>) -> Result<Vec<&'static Cost>, Failure> {
     if let Some(name) = only.iter().find(|name| !ALL.iter().any(|cost| cost.is_called(name))) {
         let mut groups: Vec<&str> = ALL.iter().map(Cost::group).collect();
         groups.dedup();
-        let groups = groups.join(", ");
+        let all = groups.join(", ");
+        let meant = did_you_mean(name, groups);
         return Err(Failure::misuse(format!(
-            "--only: there is no cost `{name}`: choose from {groups}"
+            "--only: there is no cost `{name}`: choose from {all}{meant}"
         )));
     }
     Ok(ALL.iter().filter(|cost| only.iter().any(|name| cost.is_called(name))).collect())
