@@ -14,6 +14,12 @@ pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) ->
     nearest.map_or_else(String::new, |known| format!("; did you mean {known}?"))
 }
 
+/// The remedy for a name that a list does not have: `choose from poll, epoll; did you mean epoll?`
+pub fn choose_from<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    format!("choose from {}{}", names.join(", "), did_you_mean(name, names))
+}
+
 /// The question for an error of serde about an unknown name. The error quotes the name, and then
 /// those that it expects.
 pub(crate) fn did_you_mean_by(error: &str) -> String {

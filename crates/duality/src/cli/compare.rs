@@ -10,7 +10,7 @@ use duality_lab::format::in_shell;
 use duality_lab::measure as lab;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::{Clock, Finished, Stage};
-use duality_lab::names::did_you_mean;
+use duality_lab::names::choose_from;
 use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;
@@ -48,8 +48,8 @@ pub(super) struct Arguments {
     /// override
     #[arg(value_name = "SERVICE|PLAN.toml")]
     pub(super) subject: Option<String>,
-    /// A server given by its command line, with {port} in it, measured natively and by `duality
-    /// run` (docs/run.md); or several builds, each with its name
+    /// A server, as a command with {port}, measured natively and by `duality run` (docs/run.md); or
+    /// several builds, each with its name
     ///
     /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality
     /// run`. At each number of connections, the report answers whether to run it so: yes, no, or
@@ -236,9 +236,7 @@ impl Arguments {
             && !experiment.design.subjects().any(|subject| subject == name)
         {
             let names: Vec<&str> = experiment.design.subjects().collect();
-            let all = names.join(", ");
-            let meant = did_you_mean(name, names);
-            let problem = format!("{name} is not compared: choose from {all}{meant}");
+            let problem = format!("{name} is not compared: {}", choose_from(name, names));
             return Err(flag(Misfit::new("baseline", problem)));
         }
         Ok(experiment)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
-use duality_lab::names::did_you_mean;
+use duality_lab::names::choose_from;
 use duality_lab::page::write_whole;
 use duality_lab::record::Heading;
 use duality_lab::tell::answer::Answer;
@@ -181,9 +181,8 @@ fn current(named: Option<&str>, heading: &Heading) -> Result<Option<String>, Fai
     if subjects.contains(&name) {
         return Ok(Some(name.to_owned()));
     }
-    let all = subjects.join(", ");
-    let meant = did_you_mean(name, subjects);
-    Err(Failure::misuse(format!("--current: {name} was not measured: choose from {all}{meant}")))
+    let remedy = choose_from(name, subjects);
+    Err(Failure::misuse(format!("--current: {name} was not measured: {remedy}")))
 }
 
 /// Tables of a run's experiments, as Markdown.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use duality_lab::ask::settings::parse_duration;
-use duality_lab::names::did_you_mean;
+use duality_lab::names::choose_from;
 use duality_simulate::services::{self, Size};
 use duality_simulate::{Faults, Seeds, Tally, Waits, seeds};
 
@@ -93,11 +93,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         None => match services::simulation(name) {
             Some(simulation) => answer(name, arguments, seeds, simulation.run(size)),
             None => {
-                let names = services::ALL.iter().map(|one| one.name);
-                let all = names.clone().collect::<Vec<_>>().join(", ");
-                let meant = did_you_mean(name, names);
-                let problem = format!("there is no simulation of {name}; choose from {all}{meant}");
-                Err(Failure::misuse(problem))
+                let remedy = choose_from(name, services::ALL.iter().map(|one| one.name));
+                Err(Failure::misuse(format!("there is no simulation of {name}; {remedy}")))
             }
         },
     }

@@ -29,7 +29,7 @@ use crate::measure::recording::Replay;
 use crate::measure::store::Store;
 use crate::measure::upstream::Upstream;
 use crate::model::UnitCosts;
-use crate::names::did_you_mean;
+use crate::names::choose_from;
 use crate::record::{Carrier, Constraints, Design, Peer, Topology, Variant};
 
 /// How often each cell is measured by default.
@@ -253,9 +253,8 @@ fn with_current(
         }
         _ if is_peer => settings.peers.get_or_insert_default().push(name),
         _ => {
-            let meant = did_you_mean(&name, compared.iter().map(String::as_str));
-            let names = compared.join(", ");
-            let problem = format!("`{name}` is not compared: choose from {names}{meant}");
+            let remedy = choose_from(&name, compared.iter().map(String::as_str));
+            let problem = format!("`{name}` is not compared: {remedy}");
             return Err(Misfit::new("current", problem));
         }
     }
@@ -383,14 +382,10 @@ fn peers(
         let peer = defined.iter().find(|peer| peer.name == *name).cloned();
         let ready = || Some(ReadyMade::serving(service, name)?.peer(settings.tls == Some(true)));
         peer.or_else(ready).ok_or_else(|| {
-            let names: Vec<&str> =
-                ReadyMade::of_service(service).iter().map(|ready| ready.name).collect();
-            let all = names.join(", ");
-            let meant = did_you_mean(name, names);
-            let problem = format!(
-                "there is no peer `{name}`: choose one of {all}, or define it in a plan, by \
-                 [[peer]]{meant}"
-            );
+            let names = ReadyMade::of_service(service).iter().map(|ready| ready.name);
+            let remedy = choose_from(name, names);
+            let problem =
+                format!("there is no peer `{name}`: define it in a plan, by [[peer]], or {remedy}");
             Misfit::new("peers", problem)
         })
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::names::did_you_mean;
+use crate::names::choose_from;
 use crate::record::{Peer, Stop};
 
 /// The seconds that a balancer may take until it listens.
@@ -55,8 +55,7 @@ pub(crate) fn balancer(name: &str, service: &str) -> Result<Peer, String> {
     let known = BALANCERS.iter().find(|balancer| balancer.name == name);
     let balancer = known.ok_or_else(|| {
         let names = BALANCERS.each_ref().map(|balancer| balancer.name);
-        let meant = did_you_mean(name, names);
-        format!("there is no balancer `{name}`: choose from {}{meant}", names.join(", "))
+        format!("there is no balancer `{name}`: {}", choose_from(name, names))
     })?;
     if !is_http && !balancer.any_protocol {
         return Err(format!("{name} balances http, and not {service}: choose haproxy"));

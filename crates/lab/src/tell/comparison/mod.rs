@@ -2,9 +2,9 @@
 //!
 //! A cell is compared with the other experiment's cell of the same subject and number of
 //! connections. Each figure is the ratio of the second experiment's to the first's, with its 99 %
-//! interval. The two differ only if the interval excludes the number one. They are level only if the
-//! whole interval is within the margin of the second. Where both have blocks,
-//! rates and processor times are compared by the slices in them (`slices.rs`).
+//! interval. The two differ only if the interval excludes the number one. They are level only if
+//! the whole interval is within the margin of the second. Where both have blocks, rates and
+//! processor times are compared by the slices in them (`slices.rs`).
 //! [`data`](Comparison::data) and a sheet ([`answers::runs`](crate::tell::answers::runs)) show the
 //! comparison.
 

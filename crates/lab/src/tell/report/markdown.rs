@@ -11,7 +11,7 @@ use crate::judge::builds::{Change, changes};
 use crate::judge::rows::{Figures, Medians, Row};
 use crate::judge::summary::Summary;
 use crate::judge::verdict::Told;
-use crate::names::did_you_mean;
+use crate::names::choose_from;
 use crate::record::{Cell, Heading, Outcome, Records};
 use crate::statistics::median;
 use crate::tell::render::markdown::table_markdown;
@@ -88,8 +88,7 @@ impl FromStr for Table {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, table)| *table).ok_or_else(|| {
             let names = Self::ALL.map(|(name, _)| name);
-            let meant = did_you_mean(name, names);
-            format!("there is no table `{name}`: choose from {}{meant}", names.join(", "))
+            format!("there is no table `{name}`: {}", choose_from(name, names))
         })
     }
 }
