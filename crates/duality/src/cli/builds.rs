@@ -402,7 +402,7 @@ mod tests {
             command: command.iter().map(|&word| word.to_owned()).collect(),
             commit: None,
         };
-        let told = services(&build(&["/bin/echo"])).err().expect("a misuse").to_string();
+        let told = services(&build(&["/bin/echo"])).expect_err("a misuse").to_string();
         assert!(told.contains("is no program of Duality") && told.contains("{port}"), "{told}");
         let list = r#"echo '{"services":[{"name":"shout"}]}'"#;
         let names = services(&build(&["/bin/sh", "-c", list])).unwrap();

@@ -267,9 +267,9 @@ fn in_one_line(error: &clap::Error) -> String {
         .zip(given(ContextKind::SuggestedArg))
         .is_some_and(|(given, known)| !is_near(given, known));
     let is_told = |paragraph: &&str| {
-        !paragraph.starts_with("Usage:")
-            && !paragraph.starts_with("For more")
-            && !(is_unknown && is_far && paragraph.contains("tip: "))
+        let is_usage = paragraph.starts_with("Usage:") || paragraph.starts_with("For more");
+        let is_wrong_tip = is_unknown && is_far && paragraph.contains("tip: ");
+        !is_usage && !is_wrong_tip
     };
     let told: Vec<&str> = text
         .split("\n\n")

@@ -253,7 +253,7 @@ fn follow(stderr_of_cargo: impl BufRead) -> Vec<String> {
 fn first_error(said: &str) -> String {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     let error = lines().find(|line| line.starts_with("error") || line.starts_with("fatal"));
-    let line = error.or_else(|| lines().last()).unwrap_or("it said nothing");
+    let line = error.or_else(|| lines().next_back()).unwrap_or("it said nothing");
     line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned()
 }
 
