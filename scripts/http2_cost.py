@@ -5,7 +5,7 @@
 
 The application is made by `duality_tokio::App`, and its own `load` loads it. Each client makes one
 request at a time. The application has processor 0, the load has processor 1, and protocols and
-members take turns.
+members take turns. `duality compare` cannot do this: it asks all servers by one protocol.
 """
 import argparse
 import statistics

@@ -5,7 +5,8 @@
 
 Both are builds of one program that prints `listening on ADDRESS`, such as the shop of patch/try.
 `{port}` in the page is the program's own port. The program has processor 0, the load has
-processor 1, and worlds take turns. Needs target/release/duality. The world `threads` is left out:
+processor 1, and worlds take turns. `duality compare --binary` cannot do this: the programs choose
+their own ports. Needs target/release/duality. The world `threads` is left out:
 the time of a thread that has ended is in no file of one program.
 """
 import argparse

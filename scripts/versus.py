@@ -9,7 +9,8 @@ build with `--features rustls`. `keep+100000` asks for a page of so many bytes. 
 
 Peers are nginx, and st, pth and pthreads, which `cargo xtask peers` builds. Flags of `duality
 serve` may follow an architecture: epoll:--busy-poll=25us. Needs target/release/duality, wrk, and
-the named peers. The server runs on processor 0, wrk on processor 1. The ratios are to the last
+the named peers. `duality compare --peers` does the same by its own load generator: this script is
+the second opinion of one that is not ours. The server runs on processor 0, wrk on processor 1. The ratios are to the last
 name, run by run.
 """
 

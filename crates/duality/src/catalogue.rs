@@ -3,7 +3,9 @@
 
 use duality_architectures::{Architecture, Needs, Registry, Served};
 use duality_handwritten as handwritten;
+use duality_lab::Mistake;
 use duality_lab::ask::settings::Misfit;
+use duality_lab::names::did_you_mean;
 use duality_services::{ALL, Entry, Setup, SetupError, find, http, store};
 
 use crate::Service;
@@ -116,6 +118,15 @@ impl Catalogue {
         }
     }
 
+    /// The architecture called `name`.
+    ///
+    /// # Errors
+    ///
+    /// One line that lists the names, and says which is near.
+    pub(crate) fn architecture(&self, name: &str) -> Result<&'static dyn Architecture, Mistake> {
+        named(self.architectures(), name)
+    }
+
     /// The service of the user's own, if the program has one.
     pub(crate) fn own(&self) -> Option<&Service> {
         match self {
@@ -146,8 +157,9 @@ impl Catalogue {
         let list = self.list();
         let names: Vec<String> = list.iter().map(|listed| listed.name.clone()).collect();
         let Some(mut listed) = list.into_iter().find(|listed| listed.name == name) else {
+            let meant = did_you_mean(name, names.iter().map(String::as_str));
             let names = names.join(", ");
-            let problem = format!("there is no service `{name}`: choose one of {names}");
+            let problem = format!("there is no service `{name}`: choose one of {names}{meant}");
             return Err(Misfit::new("service", problem));
         };
         let entry = match self {
@@ -175,6 +187,14 @@ impl Catalogue {
             None => served,
         })
     }
+}
+
+/// The architecture called `name`, or an error that says which name is near.
+pub(crate) fn named(registry: Registry, name: &str) -> Result<&'static dyn Architecture, Mistake> {
+    registry.named(name).map_err(|unknown| {
+        let near = did_you_mean(name, registry.iter().map(Architecture::name));
+        Mistake::from(format!("{unknown}{near}"))
+    })
 }
 
 fn failed(error: &SetupError) -> Failure {

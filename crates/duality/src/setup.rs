@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use duality_lab::ask::settings::{Misfit, Settings};
+use duality_lab::names::did_you_mean;
 use duality_services::store::RedisCalls;
 use duality_services::{Entry, Setting, Setup};
 
@@ -16,8 +17,10 @@ use duality_services::{Entry, Setting, Setup};
 pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
     let redis_calls = settings.redis_calls.as_deref().map(|name| {
         RedisCalls::ALL.into_iter().find(|calls| calls.name() == name).ok_or_else(|| {
-            let names = RedisCalls::ALL.map(RedisCalls::name).join(" or ");
-            Misfit::new("redis-calls", format!("there is no `{name}`: choose {names}"))
+            let names = RedisCalls::ALL.map(RedisCalls::name);
+            let meant = did_you_mean(name, names);
+            let names = names.join(" or ");
+            Misfit::new("redis-calls", format!("there is no `{name}`: choose {names}{meant}"))
         })
     });
     Ok(Setup {

@@ -13,8 +13,8 @@
 //! pipeline. [`regimes`] compares architectures along rising load, and [`model`] explains costs.
 //! [`capacity`] predicts what more connections would take, and [`graph`] draws where a service
 //! blocks. [`trial`] tries servers on live traffic, and [`traffic`] shows a trace. The modules
-//! beneath all others are [`statistics`], [`format`](mod@format), [`units`], [`page`] and
-//! [`random`].
+//! beneath all others are [`statistics`], [`format`](mod@format), [`units`], [`names`], [`page`]
+//! and [`random`].
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,7 @@ pub mod graph;
 pub mod judge;
 pub mod measure;
 pub mod model;
+pub mod names;
 pub mod page;
 #[doc(hidden)]
 pub mod random;

@@ -1,6 +1,7 @@
 //! Durations, sizes and limits in the form that people write, on the command line, in plans and in
 //! results.
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
 use duality_load::{At, Slo};
@@ -71,6 +72,37 @@ pub fn parse_command(text: &str) -> Result<Vec<String>, Mistake> {
         None => Err("a quote is not closed: close it".into()),
     }
 }
+
+/// Reads a whole number from 0 on.
+///
+/// # Errors
+///
+/// The error says what to give.
+pub fn parse_whole(text: &str) -> Result<u64, Mistake> {
+    text.parse().map_err(|error: ParseIntError| no_whole(&error).into())
+}
+
+/// What is wrong with a text that is no whole number, and what to give.
+pub fn no_whole(error: &ParseIntError) -> &'static str {
+    match error.kind() {
+        IntErrorKind::PosOverflow => "that is too large: give a smaller whole number",
+        IntErrorKind::Zero => "give a whole number from 1 on",
+        _ => "give a whole number, such as 7",
+    }
+}
+
+/// Reads a number.
+///
+/// # Errors
+///
+/// The error says what to give.
+pub fn parse_number(text: &str) -> Result<f64, Mistake> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| NO_NUMBER.into())
+}
+
+/// What to give in place of a text that is no number.
+pub const NO_NUMBER: &str = "give a number, such as 7 or 1.5";
 
 /// Reads a place in a recording: `busiest`, `median` or a time from its beginning, such as `90s`.
 ///

@@ -7,7 +7,7 @@
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
-//! | a fifth of a process that serves one connection: 261 µs of processor time a request, and 1.25 [1.21 to 1.28] times as much without | `scripts/builds.py --architectures fork --concurrency 20 --close` | 5 % of such a request |
+//! | a fifth of a process that serves one connection: 261 µs of processor time a request, and 1.25 [1.21 to 1.28] times as much without | `duality compare http -a fork -c 20 --close --binary …` | 5 % of such a request |
 
 /// Detects the processor's features for this process, and for the processes that it forks later.
 /// Repeated calls cost next to nothing.

@@ -31,6 +31,7 @@ fn planted(backlog: &str) -> Plant {
         "4002" => Plant { work: Duration::from_nanos(500), ..plant },
         "4003" => Plant { wait: Duration::from_millis(1), ..plant },
         "4004" => Plant { bytes: 2 << 20, ..plant },
+        "4005" => Plant { work: Duration::from_micros(500), ..plant },
         _ => plant,
     }
 }

@@ -7,6 +7,7 @@ mod admission;
 mod alike;
 mod blocks;
 mod browser;
+mod builds;
 mod command_line;
 mod compiled;
 mod conversations;

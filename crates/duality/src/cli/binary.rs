@@ -22,7 +22,7 @@ use crate::run::{self, Program, Verdict};
 const START_SECONDS: f64 = 20.0;
 
 /// Few subjects leave time for more sessions of fresh servers, which a verdict needs.
-const SESSIONS: usize = 8;
+pub(super) const SESSIONS: usize = 8;
 
 /// The flags of `duality compare` that `duality run` has too.
 const OF_RUN: [&str; 2] = ["--cores", "--stack-size"];
@@ -70,11 +70,11 @@ pub(super) struct Binary {
 }
 
 /// A way to run the server.
-struct Way {
+pub(super) struct Way<'a> {
     /// The name of the subject in results.
-    name: &'static str,
-    command: Vec<String>,
-    environment: BTreeMap<String, String>,
+    pub(super) name: &'a str,
+    pub(super) command: Vec<String>,
+    pub(super) environment: BTreeMap<String, String>,
 }
 
 impl Binary {
@@ -121,7 +121,7 @@ impl Binary {
     }
 
     /// The ways to run the server on `cpus` processors, in the order in which they are shown.
-    fn ways(&self, cpus: usize) -> Result<Vec<Way>, Failure> {
+    fn ways(&self, cpus: usize) -> Result<Vec<Way<'static>>, Failure> {
         let this = env::current_exe().blame_at(Party::Machine, "this program's own file")?;
         let run = [this.to_string_lossy().into_owned(), "run".to_owned()];
         let run = [&run[..], &self.options, &["--".to_owned()], &self.words].concat();
@@ -242,7 +242,7 @@ fn check_compiled(compiled: &[String], native: &[String]) -> Result<(), Failure>
 }
 
 /// Whether the server speaks TLS, and the path, of `http://127.0.0.1:{port}/path`.
-fn page_of(url: &str) -> Result<(bool, String), Failure> {
+pub(super) fn page_of(url: &str) -> Result<(bool, String), Failure> {
     let secure = url.strip_prefix("https:").map(|rest| (true, rest));
     let plain = url.strip_prefix("http:").map(|rest| (false, rest));
     let place = secure.or(plain);
@@ -265,7 +265,7 @@ fn page_of(url: &str) -> Result<(bool, String), Failure> {
 }
 
 /// A way as a peer that runs in the folder `here`, where relative paths of the command line lie.
-fn peer(way: Way, here: &Path) -> Peer {
+pub(super) fn peer(way: Way<'_>, here: &Path) -> Peer {
     Peer {
         name: way.name.to_owned(),
         command: way.command,

@@ -10,6 +10,7 @@ use duality_lab::format::in_shell;
 use duality_lab::measure as lab;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::{Clock, Finished, Stage};
+use duality_lab::names::choose_from;
 use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;
@@ -19,7 +20,10 @@ use duality_lab::tell::{data, report};
 use duality_runtime::log;
 
 use super::binary::{Binary, BinaryFlags};
+use super::builds::{self, Builds};
+use super::flags::BuildFlags;
 use super::flags::settings::{All, SettingFlags};
+use super::resumed::command_to_resume;
 use super::{
     Blame, ConstraintFlags, Failure, Party, Tuning, experiment, explain, flag, for_terminal,
     heading, load, prices, print,
@@ -28,7 +32,14 @@ use crate::catalogue::Catalogue;
 
 /// The flags about our own servers. The flags of a server of the user's own must name them too:
 /// clap would drop the requirement of `--binary`.
-const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store", "baseline"];
+const NOT_OF_A_BINARY: [&str; 7] =
+    ["subject", "architectures", "peers", "store", "baseline", "tls", "http2"];
+
+/// Why a flag about servers of ours is refused.
+const FOREIGN: &str = "the commands have {port}, so they are no programs of Duality";
+
+/// The flags that builds decide.
+const NOT_OF_BUILDS: [&str; 4] = ["peers", "baseline", "current", "hosts"];
 
 #[derive(clap::Args)]
 #[command(after_long_help = include_str!("compare_examples.txt"))]
@@ -37,19 +48,20 @@ pub(super) struct Arguments {
     /// override
     #[arg(value_name = "SERVICE|PLAN.toml")]
     pub(super) subject: Option<String>,
-    /// A server given by its command line, with {port} in it, instead of a service, measured
-    /// natively and by `duality run` (docs/run.md)
+    /// A server, as a command with {port}, measured natively and by `duality run` (docs/run.md); or
+    /// several builds, each with its name
     ///
     /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality
     /// run`. At each number of connections, the report answers whether to run it so: yes, no, or
     /// unknown.
-    #[arg(
-        long,
-        value_name = "COMMAND",
-        conflicts_with_all = NOT_OF_A_BINARY,
-        help_heading = heading::BINARY
-    )]
-    binary: Option<String>,
+    ///
+    /// `--binary old=./a --binary new=./b` compares builds of one program of Duality under the
+    /// architectures of -a. With {port} in their commands, it compares builds of any server. The
+    /// report answers whether a build is slower or faster than the first (docs/ci.md).
+    #[arg(long, value_name = "[NAME=]COMMAND", help_heading = heading::BINARY)]
+    binary: Vec<String>,
+    #[command(flatten)]
+    builds: BuildFlags,
     /// The same server as `duality cc` compiled it, with {port}: measured as a third way to run it
     /// (docs/cc.md)
     ///
@@ -98,7 +110,7 @@ pub(super) struct Arguments {
     ///
     /// Five experiments then share the time. The last lines say what each of them answers
     /// (docs/replay.md).
-    #[arg(long, requires = "trace", conflicts_with_all = ["bunch", "client-rate", "binary"], help_heading = heading::CLIENTS)]
+    #[arg(long, requires = "trace", conflicts_with_all = ["bunch", "client-rate", "binary", "versions"], help_heading = heading::CLIENTS)]
     pub(super) what_ifs: bool,
     /// Each connection carries several requests (the default)
     #[arg(long, conflicts_with = "close", help_heading = heading::CLIENTS)]
@@ -145,6 +157,7 @@ impl Arguments {
 
     /// The server given by its command line.
     fn binary(&self, command: &str) -> Result<Binary, Failure> {
+        self.refuse(NOT_OF_A_BINARY, "--binary: a server of your own decides that")?;
         Binary::new(&BinaryFlags {
             command,
             compiled: self.compiled.as_deref(),
@@ -154,16 +167,58 @@ impl Arguments {
         })
     }
 
+    /// Refuses flags and arguments that another flag excludes.
+    fn refuse<const COUNT: usize>(&self, keys: [&str; COUNT], why: &str) -> Result<(), Failure> {
+        let settings = self.settings();
+        let mut given = settings.said().collect::<Vec<&str>>();
+        given.extend(self.subject.as_ref().map(|_| "subject"));
+        given.extend(self.baseline.as_ref().map(|_| "baseline"));
+        match given.into_iter().find(|key| keys.contains(key)) {
+            None => Ok(()),
+            Some("subject") => Err(Failure::misuse(format!("{why}: leave the service out"))),
+            Some(key) => Err(flag(Misfit::new(key, format!("leave it out: {why}")))),
+        }
+    }
+
+    /// The builds that `--binary NAME=COMMAND` and `--versions` give, if they give any.
+    fn builds(&self, catalogue: &Catalogue, out: &Path) -> Result<Option<Builds>, Failure> {
+        let Some(builds) = Builds::of_flags(&self.binary, &self.builds, out, self.check)? else {
+            return self.builds.refuse_without_builds().map(|()| None);
+        };
+        builds.check(catalogue, self.subject.as_deref())?;
+        self.refuse(NOT_OF_BUILDS, "builds are compared with the first one, on this machine")?;
+        if builds.are_foreign() {
+            self.refuse(["subject", "architectures", "store", "tls", "http2"], FOREIGN)?;
+        } else if self.url.is_some() {
+            return Err(Failure::misuse(
+                "--url: for programs of Duality, give the service and --path",
+            ));
+        }
+        let of_ways = [("--compiled", self.compiled.is_some()), ("--tick", self.tick.is_some())];
+        match of_ways.into_iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => Err(Failure::misuse(format!(
+                "{name}: leave it out: builds are not compared with `duality run` or `duality cc`"
+            ))),
+            None => Ok(Some(builds)),
+        }
+    }
+
     /// The experiment of a command without a plan file.
     fn experiment(
         &self,
         catalogue: &Catalogue,
         mut settings: Settings,
+        builds: Option<&Builds>,
     ) -> Result<Experiment, Failure> {
         let whole = self.budget.map(|limit| budget::aim(limit, 1));
-        let experiment = match &self.binary {
-            None => experiment::of(catalogue, &settings, &self.tuning, &[], whole),
-            Some(command) => {
+        let experiment = match (builds, self.binary.first()) {
+            (Some(builds), _) => {
+                let peers = builds.put_into(&mut settings, self.url.as_deref(), self.tuning)?;
+                let experiment = experiment::of(catalogue, &settings, &self.tuning, &peers, whole);
+                experiment.map(|experiment| builds.asking(experiment, self.url.as_deref()))
+            }
+            (None, None) => experiment::of(catalogue, &settings, &self.tuning, &[], whole),
+            (None, Some(command)) => {
                 let binary = self.binary(command)?;
                 let peers = binary.put_into(&mut settings)?;
                 // The tuning applies to `duality run`, and not to servers of ours.
@@ -181,7 +236,7 @@ impl Arguments {
             && !experiment.design.subjects().any(|subject| subject == name)
         {
             let names: Vec<&str> = experiment.design.subjects().collect();
-            let problem = format!("{name} is not compared: choose from {}", names.join(", "));
+            let problem = format!("{name} is not compared: {}", choose_from(name, names));
             return Err(flag(Misfit::new("baseline", problem)));
         }
         Ok(experiment)
@@ -203,6 +258,16 @@ impl Arguments {
         )))
     }
 
+    /// Refuses flags that name servers, for a plan.
+    pub(super) fn refuse_binaries_for_plan(&self) -> Result<(), Failure> {
+        match self.binary.is_empty() && self.builds.versions.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::misuse(
+                "--binary and --versions: a plan names its servers by [[peer]]: leave them out",
+            )),
+        }
+    }
+
     /// The plan file that the command names, if it names one.
     pub(super) fn plan(&self) -> Option<&Path> {
         let path = Path::new(self.subject.as_ref()?);
@@ -220,61 +285,58 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let mut settings = arguments.settings();
     settings.service.clone_from(&arguments.subject);
     settings.race.get_or_insert(true);
-    let mut experiment = arguments.experiment(catalogue, settings)?;
+    if !arguments.builds.versions.is_empty() && !arguments.check {
+        refuse_results(&out, arguments.resume)?;
+    }
+    let interrupted = load::on_interrupt()?;
+    let builds = arguments.builds(catalogue, &out)?;
+    let mut experiment = arguments.experiment(catalogue, settings, builds.as_ref())?;
     if arguments.check {
         return print(&explain::explain(&experiment));
     }
     prepare(&out, &mut experiment, arguments.resume)?;
     announce(&experiment);
     log::tell(format_args!("results in {}", out.display()));
-    let interrupted = load::on_interrupt()?;
     let clock = Clock::new(&interrupted, arguments.budget);
     prices::find(slice::from_mut(&mut experiment), clock);
     let finished = measure(&experiment, &out, arguments.resume, clock)?;
     let shown =
         Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref(), asked: "" };
-    let is_answered = tell(&finished, &out, shown)?.summary.is_answered();
+    let answer = tell(&finished, &out, shown)?;
+    let threshold = arguments.builds.threshold(finished.heading.margin());
     if finished.complete {
-        return something_measured(&finished);
+        something_measured(&finished)?;
+        return threshold.map_or(Ok(()), |share| builds::judge(&answer, share));
     }
+    let told = incomplete(&experiment, &finished, &out);
+    match threshold {
+        Some(share) => {
+            log::tell(format_args!("{told}"));
+            builds::judge(&answer, share)
+        }
+        None if answer.summary.is_answered() => {
+            log::tell(format_args!("{told}"));
+            Ok(())
+        }
+        None => Err(Failure::new(Party::Interruption, told)),
+    }
+}
+
+/// How far an experiment came that was cut short, and how to go on.
+fn incomplete(experiment: &Experiment, finished: &Finished, out: &Path) -> String {
     let Records { cells, blocks } = &finished.records;
     let blocks = match finished.heading.design.blocks {
         0 => String::new(),
         _ if blocks.len() == 1 => ", and 1 block".to_owned(),
         _ => format!(", and {} blocks", blocks.len()),
     };
-    let ended = format!(
+    format!(
         "{} after {} of {} cells{blocks}: go on with `{}`",
         if finished.out_of_time { "the budget was spent" } else { "interrupted" },
         cells.len(),
         experiment.cells(),
-        command_to_resume(&experiment.command, &out),
-    );
-    if is_answered {
-        log::tell(format_args!("{ended}"));
-        return Ok(());
-    }
-    Err(Failure::new(Party::Interruption, ended))
-}
-
-/// The command line that continues `out`, quoted for a shell. The command line is the given one
-/// with `--resume`.
-pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
-    // After `--`, words are not flags.
-    let end = given.iter().position(|word| word == "--").unwrap_or(given.len());
-    let (flags, rest) = given.split_at(end);
-    let mut words = flags.to_vec();
-    let names_directory =
-        |word: &String| word == "--out" || word.starts_with("--out=") || word.starts_with("-o");
-    if !flags.iter().any(names_directory) {
-        words.extend(["--out".to_owned(), out.display().to_string()]);
-    }
-    if !flags.iter().any(|word| word == "--resume") {
-        words.push("--resume".to_owned());
-    }
-    words.extend_from_slice(rest);
-    // Only a NUL cannot be quoted, and no argument contains one.
-    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
+        command_to_resume(&experiment.command, out),
+    )
 }
 
 /// Refuses a directory that cannot be written, or that holds other results, before any measurement.
@@ -287,10 +349,7 @@ pub(super) fn prepare(
     let begun = Results::begun(out, &experiment.design);
     let records = match begun? {
         None => Records::default(),
-        Some(_) if !resume => {
-            let problem = "holds results already: go on by --resume, or choose another --out";
-            return Err(Failure::misuse(format!("{} {problem}", out.display())));
-        }
+        Some(_) if !resume => return Err(occupied(out)),
         Some((design, records)) => {
             experiment.design = design;
             records
@@ -298,6 +357,19 @@ pub(super) fn prepare(
     };
     writable(out)?;
     Ok(records)
+}
+
+/// Refuses a directory with results before anything is built.
+fn refuse_results(out: &Path, resume: bool) -> Result<(), Failure> {
+    match out.join("results.jsonl").exists() && !resume {
+        true => Err(occupied(out)),
+        false => writable(out),
+    }
+}
+
+fn occupied(out: &Path) -> Failure {
+    let problem = "holds results already: go on by --resume, or choose another --out";
+    Failure::misuse(format!("{} {problem}", out.display()))
 }
 
 /// Makes the directory `out` if it does not exist, and checks that files can be created in it.
@@ -405,26 +477,4 @@ fn terminal_width() -> usize {
 fn fresh_directory() -> PathBuf {
     let now = lab::now().replace(['-', ':', 'Z'], "").replace('T', "-");
     PathBuf::from(format!("duality-results-{now}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_that_resumes_is_the_one_that_was_given() {
-        let words = |line: &str| shlex::split(line).unwrap();
-        let out = Path::new("a b");
-        for (given, added) in [
-            ("duality compare aa.toml --out aa --budget=90s", "--resume"),
-            ("./duality compare -oaa --resume", ""),
-            ("duality compare --budget 90s", "--out 'a b' --resume"),
-            ("duality compare --binary \"./it's {port}\" -o x", "--resume"),
-        ] {
-            let command = command_to_resume(&words(given), out);
-            assert_eq!(words(&command), [words(given), words(added)].concat(), "{command}");
-        }
-        let command = command_to_resume(&words("duality compare -- echo"), Path::new("x"));
-        assert_eq!(command, "duality compare --out x --resume -- echo");
-    }
 }

@@ -18,7 +18,7 @@ use duality_services::{Setting, Setup, http, relay};
 
 use super::Tuning;
 use super::flags::tls;
-use crate::catalogue::{Catalogue, Listed};
+use crate::catalogue::{Catalogue, Listed, named};
 use crate::setup;
 
 /// Makes an experiment; see [`resolve::experiment`]. A flag in `tuning` overrides the same flag in
@@ -136,8 +136,7 @@ impl resolve::Program for Program {
     }
 
     fn architecture(&self, choice: &Choice) -> Result<Architecture, Mistake> {
-        let found = self.registry.named(&choice.architecture);
-        let found = found.map_err(|unknown| unknown.to_string())?;
+        let found = named(self.registry, &choice.architecture)?;
         let own = Tuning::parse(&choice.options);
         let tuning = own.map_err(|problem| format!("{}: {problem}", choice.name))?.or(self.tuning);
         let options = tuning.options();

@@ -60,9 +60,8 @@ pub(super) fn explain(experiment: &Experiment) -> String {
         line("peer", format!("{} is {variables}{}", peer.name, peer.command.join(" ")));
     }
     line("clients", place(&design.client_cpus, &[]) + design.protocols());
-    for variant in &design.variants {
-        let options = variant.options.join(" ");
-        line("variant", format!("{} is {} with {options}", variant.name, variant.architecture));
+    for (name, text) in builds_and_variants(design) {
+        line(name, text);
     }
     if !experiment.constraints.is_empty() {
         line("constraints", format!("{}, or it is not recommended", experiment.constraints));
@@ -92,6 +91,18 @@ fn entry(name: &str, text: &str) -> String {
 /// The arguments of servers of ours. Peers have their own.
 fn arguments(design: &Design) -> &[String] {
     if design.architectures.is_empty() { &[] } else { &design.server_arguments }
+}
+
+/// The programs of builds, and what stands behind other names of architectures.
+fn builds_and_variants(design: &Design) -> Vec<(&'static str, String)> {
+    let builds = design.builds.iter().flat_map(|builds| &builds.builds);
+    let builds = builds.map(|one| ("build", format!("{} is {}", one.name, one.command.join(" "))));
+    let variants = design.variants.iter().map(|variant| {
+        let options = variant.options.join(" ");
+        let with = if options.is_empty() { options } else { format!(" with {options}") };
+        ("variant", format!("{} is {}{with}", variant.name, variant.architecture))
+    });
+    builds.chain(variants).collect()
 }
 
 /// What the servers use: their store, and the servers behind a relay.

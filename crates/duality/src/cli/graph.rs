@@ -51,8 +51,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture =
-        catalogue.architectures().named(&arguments.architecture).blame(Party::User)?;
+    let architecture = catalogue.architecture(&arguments.architecture).blame(Party::User)?;
     let setup = arguments.setup.setup().map_err(flag)?;
     let listed = catalogue.look_up(&arguments.service, &setup).map_err(flag)?;
     if listed.is_own {

@@ -3,6 +3,7 @@
 
 mod agent;
 mod binary;
+mod builds;
 mod capacity;
 mod cc;
 mod compare;
@@ -30,20 +31,25 @@ mod signals;
 mod simulate;
 mod trace;
 mod trial;
+mod versions;
 mod what_ifs;
 
+use std::error::Error;
 use std::io::{self, IsTerminal, Write};
+use std::num::{ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 use std::thread;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 pub(crate) use flags::Tuning;
 use flags::{ConstraintFlags, heading};
 
 use duality_architectures::common::children;
+use duality_lab::names::is_near;
 use duality_lab::tell::screen::folded;
+use duality_lab::units::{NO_NUMBER, no_whole};
 use duality_runtime::log;
 use rustix::process::{Resource, getrlimit};
 
@@ -237,16 +243,44 @@ fn explain(error: &clap::Error) -> ExitCode {
 /// The mistake that clap found. It is the first paragraph. The second may be a hint, and the rest
 /// is usage.
 fn in_one_line(error: &clap::Error) -> String {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    if let Some(source) = error.source() {
+        let plain = match (source.downcast_ref::<ParseIntError>(), source.is::<ParseFloatError>()) {
+            (Some(error), _) => Some(no_whole(error)),
+            (None, is_number) => is_number.then_some(NO_NUMBER),
+        };
+        if let Some(plain) = plain {
+            text = text.replace(&source.to_string(), plain);
+        }
+    }
+    let given = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.trim_start_matches('-')),
+        _ => None,
+    };
+    let unknown = given(ContextKind::InvalidArg);
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    // clap's measure of likeness takes --quiet for --budget.
+    let is_far = unknown
+        .zip(given(ContextKind::SuggestedArg))
+        .is_some_and(|(given, known)| !is_near(given, known));
+    let is_told = |paragraph: &&str| {
+        let is_usage = paragraph.starts_with("Usage:") || paragraph.starts_with("For more");
+        let is_wrong_tip = is_unknown && is_far && paragraph.contains("tip: ");
+        !is_usage && !is_wrong_tip
+    };
     let lines: Vec<&str> = text
         .split("\n\n")
-        .filter(|paragraph| !paragraph.starts_with("Usage:") && !paragraph.starts_with("For more"))
+        .filter(is_told)
         .flat_map(str::lines)
         .map(|line| line.trim().trim_start_matches("error: "))
         .filter(|line| !line.is_empty())
         .collect();
     // A line that ends in a colon begins a list.
-    lines.join("; ").replace(":; ", ": ")
+    let message = lines.join("; ").replace(":; ", ": ");
+    match unknown.filter(|name| is_unknown && ["quiet", "q", "silent", "s"].contains(name)) {
+        Some(_) => format!("{message}; progress goes to standard error: add 2>/dev/null"),
+        None => message,
+    }
 }
 
 #[cfg(test)]
@@ -269,6 +303,71 @@ mod tests {
         for line in texts.iter().flat_map(|text| text.lines()) {
             assert!(line.chars().count() <= 80, "{line}");
         }
+    }
+
+    /// Every command with its path, from the tree that clap reads.
+    fn all_commands() -> Vec<(Vec<String>, clap::Command)> {
+        let mut left = vec![(vec!["duality".to_owned()], Arguments::command())];
+        let mut all = Vec::new();
+        while let Some((path, command)) = left.pop() {
+            left.extend(
+                command
+                    .get_subcommands()
+                    .map(|one| ([&path[..], &[one.get_name().to_owned()]].concat(), one.clone())),
+            );
+            all.push((path, command));
+        }
+        all
+    }
+
+    /// What no user should have to read.
+    const INTERNAL: [&str; 7] = [
+        "invalid digit",
+        "invalid float",
+        "cannot parse integer",
+        "number too large to fit",
+        "number would be zero",
+        "ParseIntError",
+        "Os {",
+    ];
+
+    #[test]
+    fn a_value_that_makes_no_sense_is_told_in_one_line_with_its_flag() {
+        let huge = "9".repeat(30);
+        let (mut tried, mut refused) = (0, 0);
+        for (path, command) in all_commands() {
+            let with_value = |arg: &&clap::Arg| arg.get_action().takes_values();
+            for arg in command.get_arguments().filter(with_value) {
+                let Some(flag) = arg.get_long() else { continue };
+                for value in ["x", "-1", "1e99", "", huge.as_str()] {
+                    let given = format!("--{flag}={value}");
+                    let words = path.iter().cloned().chain([given.clone()]);
+                    tried += 1;
+                    let Err(error) = Arguments::try_parse_from(words) else { continue };
+                    let told = in_one_line(&error);
+                    assert!(!told.contains('\n'), "{path:?} {given}: {told}");
+                    let internal = INTERNAL.iter().find(|words| told.contains(**words));
+                    assert_eq!(internal, None, "{path:?} {given}: {told}");
+                    let is_of_value = [ErrorKind::ValueValidation, ErrorKind::InvalidValue]
+                        .contains(&error.kind());
+                    let is_named = told.contains(&format!("--{flag}")) && told.contains(value);
+                    assert!(!is_of_value || is_named, "{path:?} {given}: {told}");
+                    refused += usize::from(is_of_value);
+                }
+            }
+        }
+        assert!(tried > 500 && refused > 200, "{refused} of {tried}");
+    }
+
+    #[test]
+    fn a_mistyped_flag_is_named_and_one_that_is_far_is_not() {
+        let told = |words: &str| {
+            let words = words.split(' ');
+            in_one_line(&Arguments::try_parse_from(words).err().expect("no such flag"))
+        };
+        assert!(told("duality compare --buget=9s").contains("'--budget'"));
+        let quiet = told("duality compare --quiet");
+        assert!(!quiet.contains("budget") && quiet.contains("2>/dev/null"), "{quiet}");
     }
 
     /// The commands in the blocks of a page's shell examples, each with its place.

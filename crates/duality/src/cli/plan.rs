@@ -19,7 +19,7 @@ use duality_runtime::log;
 use super::compare::Shown;
 use super::{
     Blame, Failure, Party, Tuning, compare, experiment, explain, flag, load, paragraph, prices,
-    print,
+    print, resumed,
 };
 use crate::catalogue::Catalogue;
 
@@ -166,7 +166,7 @@ pub(super) fn carry_out(
                 format!(
                     "interrupted in the experiment {}: go on with `{}`",
                     entry.name,
-                    compare::command_to_resume(&experiment.command, out),
+                    resumed::command_to_resume(&experiment.command, out),
                 ),
             ));
         }
@@ -183,7 +183,7 @@ pub(super) fn carry_out(
         format!(
             "the budget was spent before the end of {}: go on with `{}`",
             late.join(", "),
-            compare::command_to_resume(&experiments[0].command, out),
+            resumed::command_to_resume(&experiments[0].command, out),
         ),
     ))
 }

@@ -17,7 +17,9 @@ pub(super) fn find(experiments: &mut [Experiment], clock: Clock<'_>) {
     const SHARE: u32 = 20;
     // Costs of this machine say nothing about other hosts.
     let is_here = |experiment: &&Experiment| {
-        !experiment.design.architectures.is_empty() && experiment.design.topology.is_none()
+        let design = &experiment.design;
+        // Builds differ by what no architecture costs.
+        !design.architectures.is_empty() && design.topology.is_none() && design.builds.is_none()
     };
     if !experiments.iter().any(|experiment| is_here(&experiment)) {
         return;

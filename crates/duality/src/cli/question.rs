@@ -16,6 +16,7 @@ pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(),
             false => compare::run(catalogue, arguments),
         };
     };
+    arguments.refuse_binaries_for_plan()?;
     let Arguments { resume, check, tables, tuning, budget, .. } = *arguments;
     let out = arguments.out();
     // The code below reports a file that cannot be read.

@@ -3,7 +3,6 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use duality_lab::Mistake;
 use duality_lab::ask::variant::Choice;
 use duality_lab::regimes::plan::Plan;
 use duality_lab::regimes::record::{self, FILE};
@@ -16,7 +15,7 @@ use duality_lab::tell::report::markdown::Table;
 use duality_runtime::log;
 use duality_services::Setup;
 
-use super::{Blame, Failure, Party, Tuning, compare, load, print};
+use super::{Blame, Failure, Party, Tuning, compare, load, print, resumed};
 use crate::catalogue::Catalogue;
 
 /// A call of `compare` with such a plan.
@@ -63,7 +62,7 @@ pub(super) fn measure(catalogue: &Catalogue, invocation: &Invocation<'_>) -> Res
         return Ok(());
     }
     let given: Vec<String> = env::args().collect();
-    let command = compare::command_to_resume(&given, out);
+    let command = resumed::command_to_resume(&given, out);
     Err(Failure::new(Party::Interruption, "interrupted")
         .remedy(format_args!("go on with `{command}`")))
 }
@@ -75,8 +74,7 @@ pub(super) fn read(catalogue: &Catalogue, file: &Path, text: &str) -> Result<Pla
         .look_up(&plan.service, &Setup::default())
         .map_err(|misfit| Failure::misuse(misfit.problem).at(misfit.key).at(file.display()))?;
     for Choice { name, architecture, options } in &plan.subjects {
-        let found = catalogue.architectures().named(architecture);
-        let known = found.map(drop).map_err(|unknown| Mistake::from(unknown.to_string()));
+        let known = catalogue.architecture(architecture).map(drop);
         known
             .and_then(|()| Tuning::parse(options).map(drop))
             .blame_at(Party::User, format_args!("{}: subjects: {name}", file.display()))?;

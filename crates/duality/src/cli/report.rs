@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
-use duality_lab::Mistake;
+use duality_lab::names::choose_from;
 use duality_lab::page::write_whole;
 use duality_lab::record::Heading;
 use duality_lab::tell::answer::Answer;
@@ -19,9 +19,14 @@ use duality_lab::tell::share::{Card, Share};
 use duality_runtime::log;
 use serde_json::json;
 
+use super::builds;
 use super::compare::Shown;
+use super::flags;
 use super::runs::{Found, Run, unwritten};
 use super::{ConstraintFlags, Failure, Party, for_terminal, heading, print, regimes};
+
+/// The version of the form in which the experiments of a plan are data.
+const OF_A_PLAN: u32 = 1;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -74,8 +79,9 @@ pub(super) struct Arguments {
     /// Chromium)
     #[arg(long, value_name = "FILE")]
     card: Option<Card>,
-    /// Exit with code 1 when the second run is worse by more than this, in percent [default: 5]
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = percent, value_name = "PERCENT")]
+    /// Exit with code 1 when the second run, or a build, is worse by more than this, in percent
+    /// [default: 5]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = flags::percent, value_name = "PERCENT")]
     fail_on_regression: Option<f64>,
 }
 
@@ -112,9 +118,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         [_, _] => Err(Failure::misuse(
             "--slo and --memory are asked of one run: leave them out, or name one run",
         )),
+        [run] if run.has_builds() && arguments.constraints.current().is_some() => {
+            Err(Failure::misuse("--current: builds are compared with the first one: leave it out"))
+        }
         [run] if !arguments.markdown.is_empty() => tables(run, &arguments.markdown),
-        [run] if arguments.fail_on_regression.is_none() => show(run, arguments),
-        _ => Err(Failure::misuse("--fail-on-regression compares two runs: name both")),
+        [run] if arguments.fail_on_regression.is_none() || run.has_builds() => show(run, arguments),
+        _ => Err(Failure::misuse(
+            "--fail-on-regression compares two runs, or the builds of one: name both",
+        )),
     }
 }
 
@@ -124,6 +135,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let origin = run.experiments.iter().find_map(|found| found.results.0.plan.as_ref());
     let mut index = origin.filter(|_| of_plan).map(Index::of);
     let mut summaries = Vec::new();
+    let mut judged = Ok(());
     let margin = arguments.margin.map(|percent| format!(" --margin {percent}"));
     let asked = arguments.constraints.typed() + &margin.unwrap_or_default();
     for found in &run.experiments {
@@ -164,6 +176,9 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         if let (Some(index), Some(name)) = (&mut index, found.name()) {
             index.add(name, &answer);
         }
+        if let Some(percent) = arguments.fail_on_regression {
+            judged = judged.and(builds::judge(&answer, percent / 100.0));
+        }
     }
     if let Some(index) = index {
         if run.experiments.len() > 1 && !arguments.tables && !arguments.json {
@@ -173,13 +188,12 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         index.write(&path).map_err(|error| unwritten(&path, &error))?;
         log::tell(format_args!("index of the reports: {}", path.display()));
     }
-    if !arguments.json {
-        return Ok(());
-    }
     match summaries.as_slice() {
-        [one] => print(&one.to_string()),
-        all => print(&json!({ "version": VERSION, "experiments": all }).to_string()),
+        [] => {}
+        [one] => print(&one.to_string())?,
+        all => print(&json!({ "version": OF_A_PLAN, "experiments": all }).to_string())?,
     }
+    judged
 }
 
 /// The subject that runs today: the one that this command line names, or else the results' own.
@@ -189,8 +203,8 @@ fn current(named: Option<&str>, heading: &Heading) -> Result<Option<String>, Fai
     if subjects.contains(&name) {
         return Ok(Some(name.to_owned()));
     }
-    let all = subjects.join(", ");
-    Err(Failure::misuse(format!("--current: {name} was not measured: choose from {all}")))
+    let remedy = choose_from(name, subjects);
+    Err(Failure::misuse(format!("--current: {name} was not measured: {remedy}")))
 }
 
 /// Tables of a run's experiments, as Markdown.
@@ -212,7 +226,10 @@ fn compare_runs(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), 
     let comparisons = pairs
         .iter()
         .map(|(one, other)| {
-            Comparison::of(&one.results, &other.results).map_err(|error| {
+            let (heading, records) = &other.results;
+            let margin = arguments.margin.map(|percent| percent / 100.0).or(heading.margin);
+            let other = (Heading { margin, ..heading.clone() }, records.clone());
+            Comparison::of(&one.results, &other).map_err(|error| {
                 let name = one.name().map_or(String::new(), |name| format!("experiment {name}: "));
                 Failure::misuse(format!("{name}{error}"))
             })
@@ -314,11 +331,4 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
             format!("{many} figures are worse by more than {percent} %"),
         )),
     }
-}
-
-fn percent(text: &str) -> Result<f64, Mistake> {
-    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
-    percent
-        .filter(|percent| (0.0..=1000.0).contains(percent))
-        .ok_or_else(|| "give a percentage such as 5, from 0 to 1000".into())
 }

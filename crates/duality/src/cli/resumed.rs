@@ -16,6 +16,26 @@ pub(super) fn words(given: Vec<OsString>) -> Vec<OsString> {
     joined(&given, &begun)
 }
 
+/// The command line that continues `out`, quoted for a shell. The command line is the given one
+/// with `--resume`.
+pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
+    // After `--`, words are not flags.
+    let end = given.iter().position(|word| word == "--").unwrap_or(given.len());
+    let (flags, rest) = given.split_at(end);
+    let mut words = flags.to_vec();
+    let names_directory =
+        |word: &String| word == "--out" || word.starts_with("--out=") || word.starts_with("-o");
+    if !flags.iter().any(names_directory) {
+        words.extend(["--out".to_owned(), out.display().to_string()]);
+    }
+    if !flags.iter().any(|word| word == "--resume") {
+        words.push("--resume".to_owned());
+    }
+    words.extend_from_slice(rest);
+    // Only a NUL cannot be quoted, and no argument contains one.
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
+}
+
 /// The directory of a comparison that is resumed without any word about its question.
 fn only_resumes(given: &[OsString]) -> Option<PathBuf> {
     let words: Vec<&str> = given.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
@@ -101,5 +121,22 @@ mod tests {
     fn a_directory_without_results_changes_nothing() {
         let given = os("duality compare --resume --out /nonexistent/results");
         assert_eq!(words(given.clone()), given);
+    }
+
+    #[test]
+    fn the_command_that_resumes_is_the_one_that_was_given() {
+        let words = |line: &str| shlex::split(line).unwrap();
+        let out = Path::new("a b");
+        for (given, added) in [
+            ("duality compare aa.toml --out aa --budget=90s", "--resume"),
+            ("./duality compare -oaa --resume", ""),
+            ("duality compare --budget 90s", "--out 'a b' --resume"),
+            ("duality compare --binary \"./it's {port}\" -o x", "--resume"),
+        ] {
+            let told = command_to_resume(&words(given), out);
+            assert_eq!(words(&told), [words(given), words(added)].concat(), "{told}");
+        }
+        let told = command_to_resume(&words("duality compare -- echo"), Path::new("x"));
+        assert_eq!(told, "duality compare --out x --resume -- echo");
     }
 }

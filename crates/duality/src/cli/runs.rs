@@ -63,6 +63,11 @@ impl Run {
         Ok(Self { path: path.to_owned(), experiments })
     }
 
+    /// Whether the run compares builds of one program.
+    pub(super) fn has_builds(&self) -> bool {
+        self.experiments.iter().any(|found| found.results.0.design.builds.is_some())
+    }
+
     /// Whether the run's experiments are a plan's, each in its own directory.
     pub(super) fn is_of_plan(&self) -> bool {
         self.path.is_dir() && !self.path.join(RESULTS).exists()

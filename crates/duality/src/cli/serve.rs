@@ -89,8 +89,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture =
-        catalogue.architectures().named(&arguments.architecture).blame(Party::User)?;
+    let architecture = catalogue.architecture(&arguments.architecture).blame(Party::User)?;
     if architecture.about().forks {
         children::may_fork().blame_at(Party::Machine, architecture.name())?;
     }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use duality_lab::ask::settings::parse_duration;
+use duality_lab::names::choose_from;
 use duality_simulate::services::{self, Size};
 use duality_simulate::{Faults, Seeds, Tally, Waits, seeds};
 
@@ -91,10 +92,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         }
         None => match services::simulation(name) {
             Some(simulation) => answer(name, arguments, seeds, simulation.run(size)),
-            None => Err(Failure::misuse(format!(
-                "there is no simulation of {name}; choose from {}",
-                services::ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", ")
-            ))),
+            None => {
+                let remedy = choose_from(name, services::ALL.iter().map(|one| one.name));
+                Err(Failure::misuse(format!("there is no simulation of {name}; {remedy}")))
+            }
         },
     }
 }

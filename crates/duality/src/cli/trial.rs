@@ -159,7 +159,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     }
     let candidates = candidates(arguments)?;
     for Candidate { name, architecture, .. } in &candidates {
-        let architecture = catalogue.architectures().named(architecture).blame(Party::User)?;
+        let architecture = catalogue.architecture(architecture).blame(Party::User)?;
         suits(architecture, &listed, arguments).blame_at(Party::Machine, format_args!("{name}"))?;
     }
     let mut server_arguments = [tuning.to_arguments(), setup::to_arguments(&setup)].concat();

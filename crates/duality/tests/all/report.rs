@@ -36,6 +36,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
             carriers: BTreeMap::new(),
             peers: vec![],
             ways: None,
+            builds: None,
             control: None,
             concurrency: vec![load],
             load_command: None,
@@ -218,7 +219,7 @@ fn plans_are_compared_experiment_by_experiment() {
     let (code, answer, said) = report(at, &arguments);
     assert_eq!(code, 1, "{said}");
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
-    assert_eq!(answer["version"], 1);
+    assert_eq!(answer["version"], 2);
     assert_eq!(answer["experiments"].as_array().unwrap().len(), 2);
     assert_eq!(answer["unmatched_experiments"], serde_json::json!(["old/gone"]));
     let of =

@@ -6,6 +6,7 @@ use duality_load::{Arrivals, Crowd, Pattern, Sources};
 
 use super::settings::{Misfit, Part, Settings};
 use crate::measure::behaviour::Behaviour;
+use crate::names::did_you_mean;
 
 /// The default process by which requests arrive in an open loop.
 const ARRIVALS: &str = "constant";
@@ -26,8 +27,10 @@ pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
     };
     let name = settings.pattern.as_deref().unwrap_or(implied);
     let Some(named) = Pattern::named(name) else {
-        let names = Pattern::NAMED.map(|named| named.name).join(", ");
-        let problem = format!("there is no pattern `{name}`: choose one of {names}");
+        let names = Pattern::NAMED.map(|named| named.name);
+        let meant = did_you_mean(name, names);
+        let problem =
+            format!("there is no pattern `{name}`: choose one of {}{meant}", names.join(", "));
         return Err(Misfit::new("pattern", problem));
     };
     let keep_alive = settings.close.map(|close| !close);

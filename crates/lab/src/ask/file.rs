@@ -33,6 +33,7 @@ use toml::de::{DeTable, DeValue, Deserializer};
 use super::peer::Definition;
 use super::settings::{Misfit, Settings};
 use super::values::duration;
+use crate::names::did_you_mean_by;
 use crate::record::Peer;
 
 /// The largest plan that is read, in bytes.
@@ -317,7 +318,9 @@ impl Source<'_> {
     fn refused(&self, error: &toml::de::Error) -> Problem {
         let message: Vec<&str> = error.message().lines().map(str::trim).collect();
         let at = error.span().map_or(0, |span| span.start);
-        self.problem(at, format!("{} (`duality plan new` explains every key)", message.join(", ")))
+        let message = message.join(", ");
+        let meant = did_you_mean_by(&message);
+        self.problem(at, format!("{message} (`duality plan new` explains every key){meant}"))
     }
 
     fn problem(&self, at: usize, message: impl Into<String>) -> Problem {

@@ -30,6 +30,7 @@ use crate::measure::recording::Replay;
 use crate::measure::store::Store;
 use crate::measure::upstream::Upstream;
 use crate::model::UnitCosts;
+use crate::names::choose_from;
 use crate::record::{Carrier, Constraints, Design, Peer, Topology, Variant};
 
 /// How often each cell is measured by default.
@@ -203,6 +204,7 @@ fn design(
         carriers: chosen.iter().map(Subject::carrier).collect(),
         peers: Vec::new(),
         ways: None,
+        builds: None,
         // The value depends on what the architectures can carry, see below.
         control: None,
         load_command: None,
@@ -252,7 +254,8 @@ fn with_current(
         }
         _ if is_peer => settings.peers.get_or_insert_default().push(name),
         _ => {
-            let problem = format!("`{name}` is not compared: choose from {}", compared.join(", "));
+            let remedy = choose_from(&name, compared.iter().map(String::as_str));
+            let problem = format!("`{name}` is not compared: {remedy}");
             return Err(Misfit::new("current", problem));
         }
     }
@@ -379,12 +382,10 @@ fn peers(
         let peer = defined.iter().find(|peer| peer.name == *name).cloned();
         let ready = || Some(ReadyMade::serving(service, name)?.peer(settings.tls == Some(true)));
         peer.or_else(ready).ok_or_else(|| {
-            let names: Vec<&str> =
-                ReadyMade::of_service(service).iter().map(|ready| ready.name).collect();
-            let names = names.join(", ");
-            let problem = format!(
-                "there is no peer `{name}`: choose one of {names}, or define it in a plan, by [[peer]]"
-            );
+            let names = ReadyMade::of_service(service).iter().map(|ready| ready.name);
+            let remedy = choose_from(name, names);
+            let problem =
+                format!("there is no peer `{name}`: define it in a plan, by [[peer]], or {remedy}");
             Misfit::new("peers", problem)
         })
     };

@@ -15,10 +15,8 @@
 //! [`Settings::check`] finds settings that make no sense for any service. The serving program
 //! checks the rest.
 
-use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use duality_load::Pattern;
@@ -33,7 +31,9 @@ use crate::measure::experiment::Experiment;
 use crate::measure::load_command;
 use crate::measure::store::Store;
 use crate::record::Constraints;
-pub use crate::units::{parse_bytes, parse_command, parse_duration, parse_place, parse_slo};
+pub use crate::units::{
+    parse_bytes, parse_command, parse_duration, parse_number, parse_place, parse_slo, parse_whole,
+};
 
 /// An entry of the registry.
 #[derive(Debug)]
@@ -131,16 +131,13 @@ kinds! {
 impl Kind {
     /// The value that a flag has, in the form of a plan.
     fn read(self, texts: &[String]) -> Result<Value, Mistake> {
-        fn parsed<T: FromStr<Err: Display> + Into<Value>>(text: &str) -> Result<Value, Mistake> {
-            text.parse().map(T::into).map_err(|error: T::Err| error.to_string().into())
-        }
         let last = texts.last().map_or("", String::as_str);
         match self {
-            Self::Answer => parsed::<bool>(last),
+            Self::Answer => Ok((last == "true").into()),
             Self::Bytes | Self::Rate => parse_bytes(last).map(Value::from),
-            Self::Number => parsed::<f64>(last),
-            Self::Whole => parsed::<u64>(last),
-            Self::Wholes => texts.iter().map(|text| parsed::<u64>(text)).collect(),
+            Self::Number => parse_number(last).map(Value::from),
+            Self::Whole => parse_whole(last).map(Value::from),
+            Self::Wholes => texts.iter().map(|text| parse_whole(text).map(Value::from)).collect(),
             Self::Command => parse_command(last).map(Value::from),
             Self::Choices | Self::Names | Self::Texts => Ok(texts.into()),
             _ => Ok(last.into()),

@@ -9,6 +9,8 @@
 //!                 └────▶ verdict   the best set, and what is out for sure
 //! ```
 //!
+//! Builds of one program have a verdict of their own ([`builds`]): what changed from the first one.
+//!
 //! A trial on live traffic has a verdict at any time ([`sequential`]). A trial also has limits that
 //! each server must keep ([`guard`]).
 //!
@@ -16,6 +18,7 @@
 
 pub mod alternatives;
 pub mod blocks;
+pub mod builds;
 pub mod conduct;
 pub mod constraints;
 mod fates;

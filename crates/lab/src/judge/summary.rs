@@ -13,7 +13,7 @@ use super::rows::{self, Figures, Medians, Row};
 use super::verdict::{self, Question, Verdict};
 use crate::format::Counted;
 use crate::record::constraints::limit_of;
-use crate::record::{Constraints, Family, Heading, Outcome, Records, Ways};
+use crate::record::{Builds, Constraints, Family, Heading, Outcome, Records, Ways};
 use crate::statistics::{Estimate, Interval};
 
 /// The summary of the cells of an experiment.
@@ -27,6 +27,8 @@ pub struct Summary {
     pub peers: BTreeSet<String>,
     /// The question about the ways to run one program, if the experiment compares such ways.
     pub ways: Option<Ways>,
+    /// The builds of one program, if the experiment compares builds.
+    pub builds: Option<Builds>,
     /// The numbers of open connections or users, in the order of the design.
     pub concurrency: Vec<usize>,
     /// Which of the two.
@@ -143,6 +145,7 @@ impl Summary {
                 .filter(|name| !design.can_be_chosen(name))
                 .collect(),
             ways: design.ways.clone(),
+            builds: design.builds.clone(),
             concurrency: design.concurrency.clone(),
             counted: design.counted(),
             repeats: design.repeats,

@@ -183,7 +183,13 @@ fn begin(experiment: &Experiment, stage: &Stage) -> Heading {
 /// compiler.
 fn built(experiment: &Experiment) -> impl Iterator<Item = (String, String)> {
     let design = &experiment.design;
-    let own = (!design.architectures.is_empty())
+    let builds = design.builds.iter().flat_map(|builds| &builds.builds);
+    let builds = builds.map(|build| {
+        let command = build.command.join(" ");
+        let commit = build.commit.iter().map(|commit| format!(", commit {commit}"));
+        (format!("built: {}", build.name), command + &commit.collect::<String>())
+    });
+    let own = (!design.architectures.is_empty() && design.builds.is_none())
         .then(|| ("built: this program".to_owned(), duality_load::built()));
     let peers = design.peers.iter().map(|peer| {
         let how = match peer.build.is_empty() {
@@ -193,7 +199,7 @@ fn built(experiment: &Experiment) -> impl Iterator<Item = (String, String)> {
         };
         (format!("built: {}", peer.name), how)
     });
-    own.into_iter().chain(peers)
+    own.into_iter().chain(peers).chain(builds)
 }
 
 /// The current time, in UTC and whole seconds (RFC 3339).

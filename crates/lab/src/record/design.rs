@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::carrier::{Family, World};
-use super::{Carrier, Peer, Recording, Topology, Ways};
+use super::{Builds, Carrier, Peer, Recording, Topology, Ways};
 use crate::format::{Counted, listed};
 use crate::random::{SplitMix64, shuffle};
 
@@ -30,6 +30,9 @@ pub struct Design {
     /// subjects are not ways to run one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ways: Option<Ways>,
+    /// The builds of one program. `None` if the subjects are not builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub builds: Option<Builds>,
     /// The control: an architecture that is measured once more, under this name
     /// ([`Design::again`]). The difference between the two measurements shows the influence of
     /// chance and of the machine.
@@ -116,12 +119,13 @@ impl Design {
     }
 
     /// Whether a subject can be chosen: an architecture, or a peer where peers alone are compared
-    /// with each other.
+    /// with each other. Builds of a yardstick are compared, too.
     pub fn can_be_chosen(&self, name: &str) -> bool {
         if self.architectures.is_empty() {
             return self.peers.iter().any(|peer| peer.name == name);
         }
-        self.architectures.iter().any(|own| own == name) && !self.is_yardstick(name)
+        let is_choice = self.builds.is_some() || !self.is_yardstick(name);
+        self.architectures.iter().any(|own| own == name) && is_choice
     }
 
     /// The suffix of a control's name, after the name of its subject.
@@ -231,6 +235,9 @@ impl Design {
         let count = |count: usize, what: &str| {
             format!("{count} {what}{}", if count == 1 { "" } else { "s" })
         };
+        if let Some(builds) = &self.builds {
+            return builds.in_words();
+        }
         if self.architectures.is_empty() {
             let names: Vec<String> = self.peers.iter().map(|peer| peer.name.clone()).collect();
             return listed(&names);
@@ -348,6 +355,7 @@ pub(crate) mod tests {
             variants: vec![],
             peers: vec![],
             ways: None,
+            builds: None,
             control: None,
             concurrency: vec![1, 10, 100],
             load_command: None,

@@ -5,6 +5,7 @@
 //! a field changes its meaning.
 
 mod block;
+mod builds;
 mod carrier;
 pub(crate) mod constraints;
 pub(crate) mod design;
@@ -24,6 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use block::{Block, Disturbance, Processor, Slice};
+pub use builds::{Build, Builds, Built};
 pub use carrier::{Carrier, Family, Foreign, Part, World};
 pub use constraints::{Constraints, kept_memory, kept_slo};
 pub use design::{CellKey, Clients, Design, Variant, cells};

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Peer;
 use crate::Mistake;
+use crate::names::choose_from;
 
 /// This machine, as a host, which needs no launcher.
 pub const HERE: &str = "here";
@@ -83,8 +84,7 @@ impl FromStr for Placement {
             text.split_once('=').ok_or_else(|| format!("`{text}` has no role: {remedy}"))?;
         let known = Role::ALL.into_iter().find(|known| known.name() == role);
         let role = known.ok_or_else(|| {
-            let names = Role::ALL.map(Role::name).join(", ");
-            format!("`{role}` is no role: choose from {names}")
+            format!("`{role}` is no role: {}", choose_from(role, Role::ALL.map(Role::name)))
         })?;
         // A user's name may stand before the host, as in me@web1. An address has no such prefix.
         let (host, address) = match place.rsplit_once('@') {

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::Mistake;
 use crate::ask::settings::{Waits, parse_duration};
 use crate::ask::variant::Choice;
+use crate::names::did_you_mean_by;
 
 /// A larger number of entries of one kind is a mistake.
 const MOST: usize = 100;
@@ -234,6 +235,7 @@ impl WrittenRegime {
 /// A mistake in the file as `LINE:COLUMN: what`.
 fn one_line(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().replace('\n', " ");
+    let what = format!("{what}{}", did_you_mean_by(&what));
     let Some(span) = error.span() else { return what };
     let before = text.get(..span.start).unwrap_or_default();
     let line = before.matches('\n').count() + 1;

@@ -16,6 +16,7 @@ use crate::judge::faults::Fault;
 use crate::judge::rows::{Figures, Row};
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{Finding, Standing, Told, Verdict};
+use crate::record::Builds;
 use crate::tell::recommendation::crossovers;
 use crate::tell::render::html::table_html;
 use crate::tell::sheet::{Cell, Column, Table, Tone, left, right};
@@ -51,7 +52,8 @@ impl Map {
     /// The map of the verdicts.
     pub fn of(summary: &Summary) -> Self {
         let loads = summary.concurrency.clone();
-        let (corner, title) = match &summary.current {
+        let builds = summary.builds.as_ref().map(|builds| &builds.builds[0].name);
+        let (corner, title) = match summary.current.as_ref().or(builds) {
             Some(current) => ("% change", format!("percent more than {current}")),
             None => ("% worse", "percent worse than the best".to_owned()),
         };
@@ -69,9 +71,12 @@ impl Map {
                 all.into_iter().map(|(_, cell)| cell).collect(),
             ));
         }
-        rows.sort_by(|(one, ..), (other, ..)| {
-            one.class.cmp(&other.class).then(one.worst.total_cmp(&other.worst))
-        });
+        // Builds stand beside the one with which they are compared.
+        if builds.is_none() {
+            rows.sort_by(|(one, ..), (other, ..)| {
+                one.class.cmp(&other.class).then(one.worst.total_cmp(&other.worst))
+            });
+        }
         let rows = rows.into_iter().map(|(_, name, cells)| (name, cells)).collect();
         let turns = crossovers(summary).iter().map(|one| one.below).collect();
         Self { corner, title, loads, turns, rows }
@@ -147,6 +152,9 @@ fn cell(summary: &Summary, row: &Row) -> (f64, Cell) {
     if summary.current.as_deref() == Some(&row.subject) {
         return (0.0, plain("today", Tone::Strong));
     }
+    if let Some(builds) = &summary.builds {
+        return of_build(builds, verdict, &row.subject);
+    }
     if verdict.is_withheld() && summary.current.is_none() {
         return (0.0, plain(NOT_TOLD, Tone::Soft));
     }
@@ -159,6 +167,21 @@ fn cell(summary: &Summary, row: &Row) -> (f64, Cell) {
     }
     of_standing(verdict, &row.subject, false)
 }
+
+/// A build, beside the first build under the same architecture.
+fn of_build(builds: &Builds, verdict: &Verdict, subject: &str) -> (f64, Cell) {
+    if builds.is_base(subject) {
+        return (0.0, Cell { tone: Tone::Strong, ..BASE.to_owned().into() });
+    }
+    match verdict.alternatives.iter().find(|one| one.subject == subject) {
+        Some(one) if verdict.can_tell(one) => (one.difference, figure(one.difference, one.change)),
+        Some(one) => (one.difference, figure(one.difference, Told::Unknown)),
+        None => (0.0, Cell { tone: Tone::Soft, ..NOT_TOLD.to_owned().into() }),
+    }
+}
+
+/// The build with which others are compared.
+const BASE: &str = "base";
 
 fn of_standing(verdict: &Verdict, subject: &str, beside_current: bool) -> (f64, Cell) {
     let mut all = verdict.standings.iter().chain(&verdict.others);

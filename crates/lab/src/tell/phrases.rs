@@ -48,6 +48,16 @@ phrases! {
     KeepForGain = "No: keep {}. No alternative gains more than {}{}.",
     Below = "Cannot tell below {}{}: {} may gain as much beside {}.",
     Way = "{} in place of {}: {}.",
+    // The headline of builds.
+    Slower = "{} is slower than {}: {}{}.",
+    Faster = "{} is faster than {}: {}{}.",
+    NoChange = "No change above {}: {} is level with {}.",
+    NotToldApart = "{} is not told apart from {}: a change of up to {} may be hidden.",
+    WorseByFault = "{} is worse than {}: it {}{}.",
+    CannotTellBuilds = "Cannot tell whether {} is slower than {}: {}.",
+    SomeSlower = "Slower: {} of {}.",
+    SomeOfEach = "Slower: {} of {}; faster: {}.",
+    SomeFaster = "Faster: {} of {}.",
     // What follows in the headline.
     TakesMore = "{} take at least {} more processor time than the best{}.",
     TakesTimes = "{} take at least {} times the processor time of the best{}.",

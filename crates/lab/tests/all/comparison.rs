@@ -61,6 +61,18 @@ fn what_did_not_change_is_level() {
     assert_eq!(changes().count(), 4 * Metric::ALL.len());
     assert!(changes().all(|change| change.verdict == Direction::Level));
     assert!(comparison.differences.is_empty() && comparison.regressions(0.0).is_empty());
+    assert!(shown(&comparison).starts_with("No change above 3."), "{}", shown(&comparison));
+}
+
+#[test]
+fn what_is_within_no_margin_is_not_told_apart() {
+    let mut after = run(3, same);
+    after.0.margin = Some(0.01);
+    let comparison = Comparison::of(&run(3, same), &after).unwrap();
+    assert_eq!(verdict(&comparison, "epoll", 100, Metric::Rate), Direction::NotTold);
+    let told = shown(&comparison);
+    assert!(told.starts_with("The two runs are not told apart: a change of up to 3."), "{told}");
+    assert!(told.contains("requests/s, of 4 cells: 4 not told apart."), "{told}");
 }
 
 #[test]
@@ -83,10 +95,14 @@ fn faster_one_way_is_slower_the_other() {
     assert_eq!(verdict(&gain, "epoll", 10, Metric::Rate), Direction::Level);
     assert!(gain.regressions(0.0).is_empty());
     let told = shown(&gain);
+    assert!(told.starts_with("The second run is faster: epoll at 100 connections, "), "{told}");
     assert!(told.contains("requests/s, of 4 cells: 1 faster, 3 level."), "{told}");
     assert!(told.contains("server CPU per request, of 4 cells: 1 less, 3 level."), "{told}");
 
     let loss = Comparison::of(&other, &one).unwrap();
+    let told = shown(&loss);
+    assert!(told.starts_with("The second run is slower: epoll at 100 connections, "), "{told}");
+    assert!(told.contains(" 2 of 8 figures are worse, and 0 better."), "{told}");
     let regressions = loss.regressions(5.0);
     assert_eq!(regressions.len(), 2, "{regressions:?}");
     assert!(
@@ -163,7 +179,8 @@ fn where_both_runs_have_blocks_their_slices_are_compared() {
     // A run compared with itself is level, though one of the two was slower as a whole.
     let again = Comparison::of(&one, &moody(3, 1.0, [0.96, 1.02])).unwrap();
     let changes = || again.pairs.iter().flat_map(|pair| pair.change(Metric::Rate));
-    assert!(changes().all(|change| change.verdict == Direction::Level), "{}", shown(&again));
+    let is_sure = [Direction::Better, Direction::Worse];
+    assert!(changes().all(|change| !is_sure.contains(&change.verdict)), "{}", shown(&again));
 }
 
 #[test]

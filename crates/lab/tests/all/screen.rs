@@ -8,7 +8,7 @@ use std::path::Path;
 
 use duality_lab::judge::verdict::Finding;
 use duality_lab::measure::peers::ReadyMade;
-use duality_lab::record::{Constraints, Measured, Outcome, Ways, kept_slo};
+use duality_lab::record::{Build, Builds, Built, Constraints, Measured, Outcome, Ways, kept_slo};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::recommendation::headline::{MOST_WORDS, words};
 
@@ -240,8 +240,90 @@ fn changes() -> Vec<(&'static str, Trial)> {
     ]
 }
 
+/// Makes the subjects builds under each of these architectures: `old`, `new` or `epoll old` ….
+fn of_builds(mut trial: Trial, builds: &[&str], architectures: &[&str]) -> Trial {
+    let build = |name: &&str| Build {
+        name: (*name).to_owned(),
+        command: vec![format!("./{name}")],
+        commit: None,
+    };
+    let built = |architecture: &str, build: &str| Built {
+        subject: match architectures {
+            [_] => build.to_owned(),
+            _ => format!("{architecture} {build}"),
+        },
+        build: build.to_owned(),
+        architecture: Some(architecture.to_owned()),
+    };
+    let under = |name: &&str| builds.iter().map(|build| built(name, build)).collect::<Vec<_>>();
+    let subjects = architectures.iter().flat_map(under).collect();
+    let builds = builds.iter().map(build).collect();
+    trial.heading.design.builds = Some(Builds { builds, subjects });
+    trial
+}
+
+const OLD_AND_NEW: [&str; 2] = ["old", "new"];
+
+/// Two builds under epoll at 10 and 100 connections. The new one takes this time.
+fn rebuilt(new: impl Fn(usize) -> f64) -> Trial {
+    let trial = Trial::new(&OLD_AND_NEW, &[10, 100], 8, 12, 0.02, 1, move |name, load| {
+        busy(if name == "new" { new(load) } else { 15.0 })
+    });
+    of_builds(trial, &OLD_AND_NEW, &["epoll"])
+}
+
+/// The outcomes of a comparison of builds.
+fn builds() -> Vec<(&'static str, Trial)> {
+    let mut crash = rebuilt(|_| 15.0);
+    let mut own = crash.records.cells.iter_mut().filter(|cell| cell.subject == "new");
+    let reason = "the server ended: signal 11".to_owned();
+    own.next().unwrap().outcome = Outcome::Failed { reason };
+    let mut wrong = rebuilt(|_| 12.0);
+    windows(&mut wrong, "new", |one| {
+        one.errors.insert("wrong-bytes".to_owned(), 3);
+    });
+    let four = ["epoll old", "epoll new", "threads old", "threads new"];
+    let two_architectures = Trial::new(&four, &[10, 100], 8, 12, 0.02, 1, |name, load| {
+        busy(match (name, load) {
+            ("epoll new", 100) => 16.2,
+            ("threads new", _) => 27.0,
+            ("threads old", _) => 30.0,
+            _ => 15.0,
+        })
+    });
+    let three = ["old", "new", "newer"];
+    let three_builds = Trial::new(&three, &[100], 8, 12, 0.02, 1, |name, _| {
+        busy(match name {
+            "new" => 16.0,
+            "newer" => 14.0,
+            _ => 15.0,
+        })
+    });
+    let noisy = Trial::new(&OLD_AND_NEW, &[100], 3, 6, 0.3, 1, |_, _| busy(15.0));
+    let mut half = rebuilt(|_| 15.0);
+    half.records.cells.truncate(3);
+    half.records.blocks.truncate(2);
+    vec![
+        ("a build is slower", rebuilt(|_| 15.9)),
+        ("a build is faster", rebuilt(|_| 12.0)),
+        ("a build is slower at one load and faster at another", {
+            rebuilt(|load| if load == 10 { 13.0 } else { 17.0 })
+        }),
+        ("builds are level", rebuilt(|_| 15.0)),
+        ("builds are not told apart", of_builds(noisy, &OLD_AND_NEW, &["epoll"])),
+        ("a build crashes", crash),
+        ("a build gives wrong replies", wrong),
+        ("builds under two architectures", {
+            of_builds(two_architectures, &OLD_AND_NEW, &["epoll", "threads"])
+        }),
+        ("three builds", of_builds(three_builds, &three, &["epoll"])),
+        ("builds, interrupted", half),
+    ]
+}
+
 fn outcomes() -> Vec<(&'static str, Trial)> {
-    choices().into_iter().chain(odd_choices()).chain(troubles()).chain(changes()).collect()
+    let architectures = choices().into_iter().chain(odd_choices()).chain(troubles());
+    architectures.chain(changes()).chain(builds()).collect()
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
-//! | 4.9 % [1.6 to 8.3] of a request of http on epoll at 100 connections, 3.0 % [−0.3 to 6.3] on uthreads; at 1,000 it is within the noise | `scripts/builds.py --architectures epoll,uthreads --concurrency 100,1000` | 1 % of a request |
+//! | 4.9 % [1.6 to 8.3] of a request of http on epoll at 100 connections, 3.0 % [−0.3 to 6.3] on uthreads; at 1,000 it is within the noise | `duality compare http -a epoll,uthreads -c 100,1000 --binary …` | 1 % of a request |
 
 use std::cell::RefCell;
 use std::mem;

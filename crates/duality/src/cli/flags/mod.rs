@@ -2,6 +2,7 @@
 //! flags of one matter, and makes of them what the lab or a server takes.
 
 pub(super) mod address;
+mod builds;
 mod constraints;
 pub(super) mod relaying;
 pub(super) mod settings;
@@ -9,6 +10,7 @@ pub(super) mod tls;
 pub(super) mod tuning;
 pub(super) mod visibility;
 
+pub(super) use builds::{BuildFlags, percent};
 pub(super) use constraints::ConstraintFlags;
 pub(crate) use tuning::Tuning;
 

@@ -280,8 +280,8 @@ fn flag(look: &Look, setting: &'static Setting) -> Arg {
         "rate" => arg.short('R'),
         "server-cpus" => arg.requires("client-cpus"),
         "client-cpus" => arg.requires("server-cpus"),
-        "tls" => arg.conflicts_with_all(["binary", "load-command", "hosts"]),
-        "http2" => arg.conflicts_with_all(["binary", "load-command"]),
+        "tls" => arg.conflicts_with_all(["load-command", "hosts"]),
+        "http2" => arg.conflicts_with("load-command"),
         _ => arg,
     }
 }
@@ -337,9 +337,7 @@ mod tests {
     /// The settings that the flags of `compare` give.
     fn read(arguments: &[&str]) -> Result<Settings, String> {
         let command =
-            SettingFlags::<All>::augment_args(Command::new("compare").no_binary_name(true))
-                // `--tls` names a flag of `compare`'s own.
-                .arg(Arg::new("binary").long("binary"));
+            SettingFlags::<All>::augment_args(Command::new("compare").no_binary_name(true));
         let matches = command.try_get_matches_from(arguments).map_err(|error| error.to_string())?;
         SettingFlags::<All>::from_arg_matches(&matches)
             .map(|flags| flags.settings)
@@ -401,8 +399,8 @@ mod tests {
         assert_eq!(given.load_command, Some(vec!["wrk".to_owned(), "a b".to_owned()]));
         assert_eq!((given.control, given.seed), (Some(false), Some(u64::MAX)));
         for (wrong, message) in [
-            ("--repeats=x", "invalid digit"),
-            ("--rate=x", "invalid float"),
+            ("--repeats=x", "give a whole number"),
+            ("--rate=x", "give a number"),
             ("--window=3", "has no unit"),
             ("--wait=3", "100us..2ms"),
             ("--data-size=3X", "give a size"),

@@ -9,6 +9,7 @@ use duality_costs::json::json;
 use duality_costs::run::{self, Effort, Peers, Plan, Row};
 use duality_costs::{ALL, Cost, Owner, Reading, Trouble, Unit, measure, table};
 use duality_lab::model::{NEEDED, UnitCosts};
+use duality_lab::names::choose_from;
 use duality_runtime::log;
 
 use super::super::{Blame, Failure, Party, print};
@@ -123,10 +124,8 @@ fn chosen(only: Option<&[String]>) -> Result<Vec<&'static Cost>, Failure> {
     if let Some(name) = only.iter().find(|name| !ALL.iter().any(|cost| cost.is_called(name))) {
         let mut groups: Vec<&str> = ALL.iter().map(Cost::group).collect();
         groups.dedup();
-        let groups = groups.join(", ");
-        return Err(Failure::misuse(format!(
-            "--only: there is no cost `{name}`: choose from {groups}"
-        )));
+        let remedy = choose_from(name, groups);
+        return Err(Failure::misuse(format!("--only: there is no cost `{name}`: {remedy}")));
     }
     Ok(ALL.iter().filter(|cost| only.iter().any(|name| cost.is_called(name))).collect())
 }

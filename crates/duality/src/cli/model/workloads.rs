@@ -10,6 +10,7 @@ use duality_lab::ask::settings::Settings;
 use duality_lab::ask::variant::Choice;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::{self as lab, Clock, Finished, Stage};
+use duality_lab::names::did_you_mean;
 use duality_lab::record::results::Results;
 use duality_runtime::log;
 
@@ -114,9 +115,11 @@ fn chosen(names: Option<&[String]>) -> Result<Vec<&'static Workload>, Failure> {
     let is_called =
         |workload: &Workload, name: &str| workload.name == name || workload.service == name;
     if let Some(name) = names.iter().find(|name| !ALL.iter().any(|one| is_called(one, name))) {
-        let all = ALL.each_ref().map(|workload| workload.name).join(", ");
+        let all = ALL.each_ref().map(|workload| workload.name);
+        let meant = did_you_mean(name, all.into_iter().chain(ALL.iter().map(|one| one.service)));
+        let all = all.join(", ");
         return Err(Failure::misuse(format!(
-            "--service: there is no workload `{name}`: choose from {all}, or name a service"
+            "--service: there is no workload `{name}`: choose from {all}, or name a service{meant}"
         )));
     }
     let is_meant = |workload: &&Workload| names.iter().any(|name| is_called(workload, name));

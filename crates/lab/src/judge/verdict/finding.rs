@@ -59,6 +59,16 @@ impl Verdict {
         matches!(self.finding, Finding::Best { .. } | Finding::Level { .. })
     }
 
+    /// Whether the verdict says something of an alternative. A verdict may be withheld because
+    /// small differences would not be seen. A large difference that was seen still counts.
+    pub fn can_tell(&self, one: &Alternative) -> bool {
+        match (&self.finding, &self.imprecise) {
+            (Finding::Withheld { cause: Cause::Coarse }, _) => one.change.is_sure(),
+            (Finding::Withheld { .. }, _) => false,
+            (_, imprecise) => imprecise.is_none() || one.change.is_sure(),
+        }
+    }
+
     /// Whether the verdict can recommend a member of the best set.
     pub fn can_recommend(&self) -> bool {
         match self.finding {

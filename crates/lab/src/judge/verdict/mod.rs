@@ -39,7 +39,7 @@ pub use crate::judge::question::{FAMILY_ERROR, FEWEST_BLOCKS, FEWEST_SESSIONS, Q
 use crate::judge::race::{self, Lane, Out};
 use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
-use crate::record::{Disturbance, Measured, Outcome, Processor};
+use crate::record::{Built, Disturbance, Measured, Outcome, Processor};
 
 pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
 
@@ -198,16 +198,34 @@ impl<'a> Count<'a> {
         self.subjects.iter().position(|subject| *subject == name)
     }
 
-    /// Compares each candidate with the subject that runs today, if that subject is known and was
-    /// measured.
+    /// Compares each candidate with the subject that runs today, or each build with the first
+    /// build under the same architecture. Empty if that subject is unknown or was not measured.
     fn alternatives(&self, fits: &Fits, ranked: &[usize]) -> Vec<Alternative> {
-        let current = self.question.heading.current();
-        let current = current.and_then(|name| self.place(name));
-        let Some(current) = current.filter(|place| fits.deciding.effect(*place).is_some()) else {
-            return Vec::new();
+        let heading = self.question.heading;
+        let Some(builds) = &heading.design.builds else {
+            let current = heading.current().and_then(|name| self.place(name));
+            let beside = |current| self.beside(fits, current, ranked, self.alpha());
+            return current.map_or_else(Vec::new, beside);
         };
-        let others: Vec<usize> = ranked.iter().copied().filter(|place| *place != current).collect();
-        let with_it = Pairs::new(fits, Fit::family_of_one, others.len() + 1, self.alpha());
+        // The comparisons of all architectures share the error.
+        let alpha = self.alpha() / builds.groups().count() as f64;
+        let of_group = |group: &[Built]| {
+            let places = group.iter().filter_map(|built| self.place(&built.subject));
+            let places: Vec<usize> = places.filter(|place| ranked.contains(place)).collect();
+            let base = places.first().filter(|place| builds.is_base(self.subjects[**place]));
+            base.map_or_else(Vec::new, |base| self.beside(fits, *base, &places, alpha))
+        };
+        builds.groups().flat_map(of_group).collect()
+    }
+
+    /// Compares each of `all` with `current`, with a joint error of `alpha`. Empty if `current` was
+    /// not measured.
+    fn beside(&self, fits: &Fits, current: usize, all: &[usize], alpha: f64) -> Vec<Alternative> {
+        if fits.deciding.effect(current).is_none() {
+            return Vec::new();
+        }
+        let others: Vec<usize> = all.iter().copied().filter(|place| *place != current).collect();
+        let with_it = Pairs::new(fits, Fit::family_of_one, others.len() + 1, alpha);
         let alternative = |place: usize| {
             let (beside, against) = (with_it.pair(place, current), with_it.pair(current, place));
             Alternative::of(self.subjects[place], beside, against, self.question.heading.margin())

@@ -7,6 +7,7 @@
 use std::process::Command;
 
 use crate::Mistake;
+use crate::names::did_you_mean;
 
 /// The placeholder of the host.
 const HOST: &str = "{host}";
@@ -53,14 +54,15 @@ impl Launcher {
     /// The error names the mistake and the remedy.
     pub(crate) fn read(text: &str) -> Result<Self, Mistake> {
         let named = NAMED.iter().find(|named| named.name == text);
-        let names = || NAMED.map(|named| named.name).join(", ");
+        let names = NAMED.each_ref().map(|named| named.name);
         let words = shlex::split(named.map_or(text, |named| named.template))
             .ok_or_else(|| format!("`{text}`: a quotation mark is not closed"))?;
         if words.is_empty() || !words.iter().any(|word| word.contains(HOST)) {
             return Err(format!(
                 "`{text}` is no launcher: choose from {}, or write a command with {HOST}, such as \
-                 \"ssh -F config {HOST}\"",
-                names()
+                 \"ssh -F config {HOST}\"{}",
+                names.join(", "),
+                did_you_mean(text, names)
             )
             .into());
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::Mistake;
+use crate::names::choose_from;
 use crate::record::{Peer, Stop};
 
 /// The seconds that a balancer may take until it listens.
@@ -54,8 +55,8 @@ pub(crate) fn balancer(name: &str, service: &str) -> Result<Peer, Mistake> {
     let is_http = matches!(service, "http" | "guestbook" | "relay");
     let known = BALANCERS.iter().find(|balancer| balancer.name == name);
     let balancer = known.ok_or_else(|| {
-        let names = BALANCERS.each_ref().map(|balancer| balancer.name).join(", ");
-        format!("there is no balancer `{name}`: choose from {names}")
+        let names = BALANCERS.each_ref().map(|balancer| balancer.name);
+        format!("there is no balancer `{name}`: {}", choose_from(name, names))
     })?;
     if !is_http && !balancer.any_protocol {
         return Err(format!("{name} balances http, and not {service}: choose haproxy").into());

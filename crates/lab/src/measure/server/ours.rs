@@ -79,7 +79,7 @@ impl Process {
         upstreams: &[SocketAddr],
     ) -> Result<Self, NoServer> {
         let design = &experiment.design;
-        let mut command = Command::new(&experiment.program);
+        let mut command = program(experiment, &key.subject);
         let (architecture, arguments) = design.server_of(&key.subject);
         command.args(["serve", &design.service, "--architecture", &architecture, "--control"]);
         command.args(["--listen", &SocketAddr::new(experiment.listen, 0).to_string()]);
@@ -197,6 +197,19 @@ impl Process {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(serde_json::from_str(&line)?)
+    }
+}
+
+/// The program of a subject: one of several builds, or this program.
+fn program(experiment: &Experiment, subject: &str) -> Command {
+    let builds = experiment.design.builds.as_ref();
+    match builds.and_then(|builds| builds.program(subject)) {
+        Some([program, arguments @ ..]) => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+        _ => Command::new(&experiment.program),
     }
 }
 

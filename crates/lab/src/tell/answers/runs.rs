@@ -3,13 +3,16 @@
 use crate::format::{how_many, multiple};
 use crate::tell::chart::Chart;
 use crate::tell::chart::forest::{Forest, Row};
-use crate::tell::comparison::{Alone, Change, Comparison, Direction, Metric, Pair, told_together};
+use crate::tell::comparison::{
+    Alone, Change, Comparison, Direction, Metric, Pair, headline, told_together,
+};
 use crate::tell::sheet::{Cell, Figure, Form, Part, Sheet, Table, Tone, left, right};
 
 /// What a ratio is.
 const RATIOS: &str = "Ratios are the second run's median over the first's, with a 99 % interval \
-    (Student's, of logarithms; from 20 repeats on, the bootstrap's). A ratio is “level” when its \
-    interval includes 1; of many ratios, one in a hundred excludes 1 by chance. A “?” stands where \
+    (Student's, of logarithms; from 20 repeats on, the bootstrap's). A ratio is “level” when all of \
+    its interval is within the margin, and “not told” when it includes 1 and more than the margin. \
+    Of many ratios, one in a hundred excludes 1 by chance. A “?” stands where \
     a cell was measured once, where the load generator was the limit of the run that looks worse, \
     and where the load generator could not do its work.";
 
@@ -18,9 +21,9 @@ const RATIOS: &str = "Ratios are the second run's median over the first's, with 
 pub fn sheet(names: [&str; 2], comparisons: &[Comparison], alone: &[String]) -> Sheet {
     let mut sheet = Sheet::new("Two runs compared");
     let [first, second] = names.map(str::to_owned);
-    let mut said: Vec<Part> = first_line(comparisons).map(Part::Answer).into_iter().collect();
-    said.push(Part::Sentence(format!("first: {first}")));
-    said.push(Part::Sentence(format!("second: {second}")));
+    let answer = first_line(comparisons).unwrap_or_else(|| headline(comparisons));
+    sheet.add([Part::Answer(answer)]);
+    let said = [format!("first: {first}"), format!("second: {second}")].map(Part::Sentence);
     sheet.add_only(Form::Terminal, said);
     let rows = [["first".to_owned(), first], ["second".to_owned(), second]].map(Vec::from);
     let table = Table::new([left(""), left("")], rows);
@@ -103,7 +106,7 @@ fn grid(comparison: &Comparison, metric: Metric) -> Option<Table> {
                 pairs.iter().filter(|one| one.subject == subject && one.concurrency == load);
             let change = same.next().and_then(|pair| pair.change(metric));
             change.map_or("-".to_owned(), |change| {
-                format!("{} {:<6}", multiple(change.ratio), change.word())
+                format!("{} {:<8}", multiple(change.ratio), change.word())
             })
         };
         [comparison.before.label(subject)].into_iter().chain(loads.iter().map(cell)).collect()
@@ -128,6 +131,7 @@ fn ratios(comparison: &Comparison, metric: Metric) -> Figure {
                 Direction::Better => "better",
                 Direction::Worse => "worse",
                 Direction::Level => "level",
+                Direction::NotTold => "unknown",
                 Direction::Unsure => "other",
             },
         })
@@ -154,7 +158,7 @@ fn cells(comparison: &Comparison) -> Table {
             tone: match change.verdict {
                 Direction::Better => Tone::Good,
                 Direction::Worse => Tone::Bad,
-                Direction::Level | Direction::Unsure => Tone::Plain,
+                Direction::Level | Direction::NotTold | Direction::Unsure => Tone::Plain,
             },
             ..Cell::default()
         },

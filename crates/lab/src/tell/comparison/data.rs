@@ -9,7 +9,7 @@ use super::{Alone, Change, Comparison, Difference, Faulty, Metric, Pair};
 
 /// The version of the form. The version changes when a field changes its meaning, and not for a new
 /// field.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Two runs, experiment by experiment.
 #[derive(Serialize, JsonSchema)]
@@ -97,7 +97,7 @@ struct Ratio {
     ratio_low: Option<f64>,
     /// The upper end.
     ratio_high: Option<f64>,
-    /// `better`, `worse`, `level` or `unsure`.
+    /// `better`, `worse`, `level` within the margin, `not-told`, or `unsure`.
     verdict: String,
 }
 

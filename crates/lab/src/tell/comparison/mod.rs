@@ -2,8 +2,9 @@
 //!
 //! A cell is compared with the other experiment's cell of the same subject and number of
 //! connections. Each figure is the ratio of the second experiment's to the first's, with its 99 %
-//! interval. The two differ only if the interval excludes the number one. Where both have blocks,
-//! rates and processor times are compared by the slices in them (`slices.rs`).
+//! interval. The two differ only if the interval excludes the number one. They are level only if
+//! the whole interval is within the margin of the second. Where both have blocks, rates and
+//! processor times are compared by the slices in them (`slices.rs`).
 //! [`data`](Comparison::data) and a sheet ([`answers::runs`](crate::tell::answers::runs)) show the
 //! comparison.
 
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::{self, bytes, duration, grouped};
+use crate::judge::alternatives::Told;
 use crate::judge::rounds::{self, Figure};
 use crate::judge::rows::{Figures, Medians, Row};
 use crate::judge::summary::Summary;
@@ -28,7 +30,7 @@ use crate::statistics::{Estimate, Interval, ratio};
 
 pub use differences::Difference;
 pub use faults::Faulty;
-pub(crate) use text::told_together;
+pub(crate) use text::{headline, told_together};
 
 /// Two experiments, the earlier one first.
 #[derive(Clone, Debug)]
@@ -114,8 +116,10 @@ pub enum Direction {
     Better,
     /// The second experiment is worse.
     Worse,
-    /// The interval holds the number one.
+    /// The two are level: the whole interval is within the margin.
     Level,
+    /// The two are not told apart: the interval holds the number one, and more than the margin.
+    NotTold,
     /// There is no interval. One experiment measured the cell once, or the load generator was the
     /// limit of the experiment that looks worse.
     Unsure,
@@ -204,11 +208,17 @@ impl Change {
         metric: Metric,
         [before, after]: [&Medians; 2],
         ratio: Estimate,
-        of_slices: bool,
+        (of_slices, margin): (bool, f64),
     ) -> Self {
         let verdict = match ratio.interval {
             None => Direction::Unsure,
-            Some(interval) if interval.contains(1.0) => Direction::Level,
+            Some(interval) if interval.contains(1.0) => {
+                let shares = [interval.low - 1.0, interval.high - 1.0];
+                match Told::within(shares, margin) {
+                    Told::Level => Direction::Level,
+                    _ => Direction::NotTold,
+                }
+            }
             Some(interval) if (interval.low > 1.0) == metric.more_is_better() => Direction::Better,
             Some(_) => Direction::Worse,
         };
@@ -232,7 +242,7 @@ impl Change {
         }
     }
 
-    /// `faster`, `slower`, `less`, `more`, `level`, or `?`.
+    /// `faster`, `slower`, `less`, `more`, `level`, `not told`, or `?`.
     pub fn word(&self) -> &'static str {
         let time = !matches!(self.metric, Metric::Cpu | Metric::Memory);
         match self.verdict {
@@ -241,6 +251,7 @@ impl Change {
             Direction::Worse if time => "slower",
             Direction::Worse => "more",
             Direction::Level => "level",
+            Direction::NotTold => "not told",
             Direction::Unsure => "?",
         }
     }
@@ -249,6 +260,15 @@ impl Change {
     /// of a few per cent.
     fn is_judged(&self) -> bool {
         matches!(self.metric, Metric::Rate | Metric::Cpu)
+    }
+
+    /// The ends of the interval of the ratio as shares by which the second experiment is worse.
+    fn worse_by(&self) -> Option<[f64; 2]> {
+        let Interval { low, high } = self.ratio.interval?;
+        Some(match self.metric.more_is_better() {
+            true => [1.0 / high - 1.0, 1.0 / low - 1.0],
+            false => [low - 1.0, high - 1.0],
+        })
     }
 
     /// Whether the figure is worse, and the interval of the ratio misses 1 by more than `percent`.
@@ -293,13 +313,16 @@ impl Comparison {
         let after = Summary::of(&after.0, &after.1);
         let faults = faults::find(&before, &after);
         let by_slices = by_slices(records, &before, &after);
+        let margin = after.margin;
         let mut pairs = Vec::new();
         let mut only_before = Vec::new();
         for row in &before.rows {
             let Some(medians) = row.medians() else { continue };
             let other = counterpart(&after, row);
             match other.and_then(Row::medians) {
-                Some(after) => pairs.push(Pair::of(row, [medians, after], before.seed, &by_slices)),
+                Some(after) => {
+                    pairs.push(Pair::of(row, [medians, after], before.seed, &by_slices, margin));
+                }
                 None => only_before.push(Alone::of(row, other)),
             }
         }
@@ -357,13 +380,19 @@ impl Comparison {
 }
 
 impl Pair {
-    fn of(row: &Row, [before, after]: [&Medians; 2], seed: u64, by_slices: &BySlices) -> Self {
+    fn of(
+        row: &Row,
+        [before, after]: [&Medians; 2],
+        seed: u64,
+        by_slices: &BySlices,
+        margin: f64,
+    ) -> Self {
         let cell = (row.subject.clone(), row.concurrency);
         let change = |metric: Metric| {
             let of_repeats = || ratio(&metric.samples(after), &metric.samples(before), seed);
             let of_slices = by_slices.get(metric.key()).and_then(|all| all.get(&cell)).copied();
             let ratio = of_slices.or_else(of_repeats)?;
-            Some(Change::of(metric, [before, after], ratio, of_slices.is_some()))
+            Some(Change::of(metric, [before, after], ratio, (of_slices.is_some(), margin)))
         };
         Self {
             subject: row.subject.clone(),
@@ -405,6 +434,7 @@ impl fmt::Display for Direction {
             Self::Better => "better",
             Self::Worse => "worse",
             Self::Level => "level",
+            Self::NotTold => "not-told",
             Self::Unsure => "unsure",
         })
     }

@@ -115,7 +115,7 @@ pub(super) fn told<'a>(summary: &'a Summary, name: &str) -> Vec<Found<'a>> {
         Some((verdict, all.find(|one| one.subject == name)?))
     };
     let found = summary.verdicts.iter().filter_map(of);
-    found.filter(|(verdict, one)| can_be_told(verdict, one)).collect()
+    found.filter(|(verdict, one)| verdict.can_tell(one)).collect()
 }
 
 fn better(found: Vec<Found<'_>>) -> Vec<Found<'_>> {
@@ -240,16 +240,6 @@ fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<Strin
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Whether the answer includes an alternative. A verdict may be withheld because small differences
-/// would not be seen. A large difference that was seen still counts.
-fn can_be_told(verdict: &Verdict, one: &Alternative) -> bool {
-    match (&verdict.finding, &verdict.imprecise) {
-        (Finding::Withheld { cause: Cause::Coarse }, _) => one.change.is_sure(),
-        (Finding::Withheld { .. }, _) => false,
-        (_, imprecise) => imprecise.is_none() || one.change.is_sure(),
-    }
-}
-
 /// The numbers of connections at which the alternative is better, or worse, with the differences.
 fn answer(
     summary: &Summary,
@@ -281,25 +271,41 @@ fn by_load(found: &[Found<'_>]) -> Vec<String> {
 
 /// `takes 24.1 % less processor time for a request at 100 [20.0 to 28.1]`. After such a phrase, the
 /// short form `24.1 % less at 1,000 [20.0 to 28.1]`.
-fn by(one: &Alternative, metric: Metric, is_whole: bool, at: &str) -> String {
-    // A rate counts requests in a time, and not the time of a request.
-    let told = |value: f64| match metric {
-        Metric::Rate => 1.0 / (1.0 + value) - 1.0,
-        _ => value,
-    };
-    let [difference, low, high] = [one.difference, one.low, one.high].map(told);
-    let share = |value: f64| format!("{:.1}", 100.0 * value.abs());
+pub(super) fn by(one: &Alternative, metric: Metric, is_whole: bool, at: &str) -> String {
+    let Difference { share, is_less, interval } = Difference::of(one, metric);
     let (verb, less, what) = match metric {
         Metric::ServerCpu => ("takes", "less", "processor time for a request"),
         Metric::Rate => ("serves", "fewer", "requests/s"),
         Metric::Latency(_) => ("has", "less", "latency"),
     };
-    let word = if difference < 0.0 { less } else { "more" };
-    let (low, high) = if low.abs() < high.abs() { (low, high) } else { (high, low) };
-    let interval = format!("{at} [{} to {}]", share(low), share(high));
+    let word = if is_less { less } else { "more" };
     match is_whole {
-        true => format!("{verb} {} % {word} {what}{interval}", share(difference)),
-        false => format!("{} % {word}{interval}", share(difference)),
+        true => format!("{verb} {share} % {word} {what}{at} {interval}"),
+        false => format!("{share} % {word}{at} {interval}"),
+    }
+}
+
+/// A difference that is sure, in figures of its metric.
+pub(super) struct Difference {
+    /// The share in percent: `4.0`.
+    pub(super) share: String,
+    pub(super) is_less: bool,
+    /// `[2.9 to 5.1]`.
+    pub(super) interval: String,
+}
+
+impl Difference {
+    pub(super) fn of(one: &Alternative, metric: Metric) -> Self {
+        // A rate counts requests in a time, and not the time of a request.
+        let told = |value: f64| match metric {
+            Metric::Rate => 1.0 / (1.0 + value) - 1.0,
+            _ => value,
+        };
+        let [difference, low, high] = [one.difference, one.low, one.high].map(told);
+        let share = |value: f64| format!("{:.1}", 100.0 * value.abs());
+        let (low, high) = if low.abs() < high.abs() { (low, high) } else { (high, low) };
+        let interval = format!("[{} to {}]", share(low), share(high));
+        Self { share: share(difference), is_less: difference < 0.0, interval }
     }
 }
 

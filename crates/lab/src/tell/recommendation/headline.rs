@@ -22,10 +22,8 @@ const FEW: usize = 2;
 
 /// The headline. `chosen` is the recommended subject.
 pub(super) fn headline(summary: &Summary, chosen: Option<&str>) -> String {
-    let is_told = summary.verdicts.iter().any(Verdict::tells_apart);
-    if let Some(partial) = summary.partial().filter(|_| !is_told) {
-        let partial = partial.replace("partial: ", "");
-        return Phrase::TooEarly.told(&[&partial]);
+    if let Some(told) = cannot_tell_yet(summary) {
+        return told;
     }
     match (&summary.ways, &summary.current, chosen) {
         (Some(_), _, _) => of_ways(summary),
@@ -35,8 +33,15 @@ pub(super) fn headline(summary: &Summary, chosen: Option<&str>) -> String {
     }
 }
 
+/// The headline of an experiment that was cut short before anything was told.
+pub(super) fn cannot_tell_yet(summary: &Summary) -> Option<String> {
+    let is_told = summary.verdicts.iter().any(Verdict::tells_apart);
+    let partial = summary.partial().filter(|_| !is_told)?.replace("partial: ", "");
+    Some(Phrase::TooEarly.told(&[&partial]))
+}
+
 /// The sentences that fit, at least the first one.
-fn fitting(sentences: impl IntoIterator<Item = String>) -> String {
+pub(super) fn fitting(sentences: impl IntoIterator<Item = String>) -> String {
     let mut sentences = sentences.into_iter();
     let mut told = sentences.next().unwrap_or_default();
     for more in sentences {
@@ -221,7 +226,7 @@ fn without_sets(summary: &Summary) -> String {
 }
 
 /// The cause of a silence and the remedy, in few words.
-fn short(cause: &Cause) -> &'static str {
+pub(super) fn short(cause: &Cause) -> &'static str {
     let phrase = match cause {
         Cause::Nobody => Phrase::AllOutAtBusiest,
         Cause::Alone { .. } => Phrase::AloneAtBusiest,

@@ -3,6 +3,7 @@
 //! [`crate::judge::verdict`] decides. If the verdict is withheld, this module recommends nothing.
 
 mod alternatives;
+mod builds;
 mod card;
 mod conduct;
 mod confidence;
@@ -21,6 +22,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::{bytes, duration, grouped, how_many, listed};
+use crate::judge::builds::Change;
 use crate::judge::faults::{self, Fault};
 use crate::judge::rows::{Medians, Row};
 use crate::judge::summary::Summary;
@@ -57,6 +59,9 @@ pub struct Recommendation {
     pub unsaid: Vec<String>,
     /// Disturbances on the machine during the measurement.
     pub disturbance: Vec<String>,
+    /// What changed from the first build to each other, if builds are compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub builds: Vec<Change>,
     /// The verdict at each number of connections.
     pub loads: Vec<Verdict>,
     /// The loads at which the lead changes.
@@ -86,6 +91,9 @@ pub struct Crossover {
 
 /// The recommendation from `summary`, which is of `experiment` and its `records`.
 pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Recommendation {
+    if summary.builds.is_some() {
+        return builds::recommendation(summary);
+    }
     let refused = refusal::refused(summary);
     let doubts = refusal::doubts(summary);
     let chosen = choose(summary);
@@ -146,6 +154,7 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
         alarms,
         sentences,
         disturbance: confidence::disturbance(summary),
+        builds: Vec::new(),
         headroom,
         loads: summary.verdicts.clone(),
         crossovers,

@@ -79,9 +79,9 @@ fn behind_id(concurrency: usize) -> String {
 /// runs today.
 fn behind(summary: &Summary) -> Vec<Figure> {
     let figure = |verdict: &Verdict| {
-        let rows = match &summary.current {
-            Some(current) => beside_current(summary, verdict, current),
-            None => beside_best(summary, verdict),
+        let rows = match (&summary.current, &summary.builds) {
+            (None, None) => beside_best(summary, verdict),
+            (current, _) => beside_current(summary, verdict, current.as_deref()),
         };
         let at = verdict.at();
         let what = match verdict.metric {
@@ -89,7 +89,8 @@ fn behind(summary: &Summary) -> Vec<Figure> {
             Metric::Rate => "time from one reply to the next".to_owned(),
             Metric::Latency(percentile) => format!("corrected {percentile} latency"),
         };
-        let base = summary.current.as_deref().unwrap_or("the best");
+        let first = summary.builds.as_ref().map(|builds| &builds.builds[0].name);
+        let base = summary.current.as_ref().or(first).map_or("the best", String::as_str);
         let csv = rows.iter().map(|row| {
             let [low, high] = row.interval.unwrap_or([1.0, 1.0]).map(|end| end - 1.0);
             let (name, behind) = (field(&row.name), row.value - 1.0);
@@ -116,9 +117,11 @@ fn behind(summary: &Summary) -> Vec<Figure> {
             csv,
         }
     };
-    let drawn = summary.verdicts.iter().filter(|verdict| match summary.current {
-        Some(_) => !verdict.alternatives.is_empty(),
-        None => !verdict.standings.is_empty(),
+    let drawn = summary.verdicts.iter().filter(|verdict| {
+        match summary.current.is_some() || summary.builds.is_some() {
+            true => !verdict.alternatives.is_empty(),
+            false => !verdict.standings.is_empty(),
+        }
     });
     drawn.map(figure).collect()
 }
@@ -152,8 +155,8 @@ fn class(told: Told) -> &'static str {
     }
 }
 
-/// All alternatives, compared with the subject that runs today.
-fn beside_current(summary: &Summary, verdict: &Verdict, current: &str) -> Vec<Estimated> {
+/// All alternatives, compared with the subject that runs today, or builds with the first build.
+fn beside_current(summary: &Summary, verdict: &Verdict, current: Option<&str>) -> Vec<Estimated> {
     let row = |one: &Alternative| Estimated {
         name: summary.label(&one.subject),
         value: 1.0 + one.difference,
@@ -162,13 +165,13 @@ fn beside_current(summary: &Summary, verdict: &Verdict, current: &str) -> Vec<Es
         class: class(one.change),
     };
     let mut rows: Vec<Estimated> = verdict.alternatives.iter().map(row).collect();
-    rows.push(Estimated {
+    rows.extend(current.map(|current| Estimated {
         name: summary.label(current),
         value: 1.0,
         interval: None,
         figure: "runs today".to_owned(),
         class: "other",
-    });
+    }));
     rows.sort_by(|one, other| one.value.total_cmp(&other.value));
     rows
 }

@@ -7,8 +7,11 @@ use std::str::FromStr;
 
 use super::table::{LoadLine, lines};
 use crate::format::{bytes, duration, grouped, rate};
+use crate::judge::builds::{Change, changes};
 use crate::judge::rows::{Figures, Medians, Row};
 use crate::judge::summary::Summary;
+use crate::judge::verdict::Told;
+use crate::names::choose_from;
 use crate::record::{Cell, Heading, Outcome, Records};
 use crate::statistics::median;
 use crate::tell::render::markdown::table_markdown;
@@ -33,11 +36,13 @@ pub enum Table {
     Memory,
     /// The server's context switches a second.
     Switches,
+    /// What changed from the first build to each other.
+    Builds,
 }
 
 impl Table {
     /// All tables, by name.
-    pub const ALL: [(&'static str, Table); 8] = [
+    pub const ALL: [(&'static str, Table); 9] = [
         ("rate", Table::Rate),
         ("mean", Table::Mean),
         ("p99", Table::P99),
@@ -46,6 +51,7 @@ impl Table {
         ("cpu", Table::Cpu),
         ("memory", Table::Memory),
         ("switches", Table::Switches),
+        ("builds", Table::Builds),
     ];
 
     fn title(self) -> &'static str {
@@ -58,6 +64,7 @@ impl Table {
             Table::Cpu => "Server CPU per request",
             Table::Memory => "Server memory",
             Table::Switches => "Context switches of the server per second",
+            Table::Builds => "Percent more than the first build",
         }
     }
 
@@ -69,7 +76,7 @@ impl Table {
             Table::Load => format!("{:.1}", medians.measured_load),
             Table::Cpu => duration(medians.cpu_us),
             Table::Memory => bytes(medians.memory_bytes),
-            Table::Switches | Table::Slope => grouped(switches),
+            Table::Switches | Table::Slope | Table::Builds => grouped(switches),
         }
     }
 }
@@ -80,8 +87,8 @@ impl FromStr for Table {
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, table)| *table).ok_or_else(|| {
-            let names = Self::ALL.map(|(name, _)| name).join(", ");
-            format!("there is no table `{name}`: choose from {names}")
+            let names = Self::ALL.map(|(name, _)| name);
+            format!("there is no table `{name}`: {}", choose_from(name, names))
         })
     }
 }
@@ -93,6 +100,7 @@ pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
     let table = |&which: &Table| {
         let table = match which {
             Table::Slope => slopes(&summary),
+            Table::Builds => builds(&summary),
             which => grid(which, &summary, &records.cells),
         };
         table_markdown(&table.titled(which.title())) + "\n"
@@ -123,6 +131,27 @@ fn slopes(summary: &Summary) -> sheet::Table {
     let columns = [left(""), right("µs per request in service"), right("correlation")];
     let row = |fitted: LoadLine| vec![fitted.subject, fitted.slope, fitted.correlation];
     sheet::Table::new(columns, lines(summary).into_iter().map(row))
+}
+
+/// What changed from the first build to each other, a row for each comparison.
+fn builds(summary: &Summary) -> sheet::Table {
+    let columns = [left(""), left(""), right("change"), right("from"), right("to"), left("")];
+    let row = |one: Change| {
+        let shares = one.compared.as_ref().map(|one| [one.difference, one.low, one.high]);
+        let [change, low, high] = shares.map_or([const { String::new() }; 3], |shares| {
+            shares.map(|share| format!("{:+.1} %", 100.0 * share))
+        });
+        let told = match (one.new_fault(), one.told()) {
+            (Some(_), _) => "fails where the first does not",
+            (None, Told::Better) => "faster",
+            (None, Told::Worse) => "slower",
+            (None, Told::WorkMoved) => "only work that moved",
+            (None, Told::Level) => "level",
+            (None, Told::Unknown) => "not told apart",
+        };
+        vec![one.subject, summary.at(one.concurrency), change, low, high, told.to_owned()]
+    };
+    sheet::Table::new(columns, changes(summary).into_iter().map(row))
 }
 
 /// The median over the repeats.
