@@ -29,8 +29,9 @@ fn program(folder: &Path, name: &str, backlog: usize) -> String {
 /// Runs a program in a folder. The exit code, standard output, and standard error.
 fn run(program: &str, folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(program);
-    let Output { status, stdout, stderr } =
-        command.args(arguments).current_dir(folder).output().unwrap();
+    // Packages of one name must not share a folder of programs.
+    command.args(arguments).current_dir(folder).env_remove("CARGO_TARGET_DIR");
+    let Output { status, stdout, stderr } = command.output().unwrap();
     let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8(text).unwrap());
     (status.code().unwrap_or(-1), stdout, stderr)
 }

@@ -162,7 +162,7 @@ impl Repository {
         git(["add", "--all", ":/"], Some(&index))?;
         let tree = git(["write-tree"], Some(&index))?;
         let author = [("NAME", "duality"), ("EMAIL", "duality@localhost")];
-        let mut command = Command::new("git");
+        let mut command = git_command();
         for (what, value) in author {
             command.env(format!("GIT_AUTHOR_{what}"), value);
             command.env(format!("GIT_COMMITTER_{what}"), value);
@@ -192,7 +192,7 @@ struct Tree {
 
 impl Tree {
     fn go_to(&self, commit: &str) -> Result<(), Failure> {
-        let mut command = Command::new("git");
+        let mut command = git_command();
         command.arg("-C").arg(&self.path).args(["checkout", "--quiet", "--detach", commit]);
         output(&mut command).map(drop).map_err(|failure| failure.at("--versions"))
     }
@@ -285,12 +285,19 @@ fn only_program(messages: &str) -> Result<PathBuf, Failure> {
     }
 }
 
+/// git without the user's hooks, which may change what is built.
+fn git_command() -> Command {
+    let mut command = Command::new("git");
+    command.args(["-c", "core.hooksPath=/dev/null"]);
+    command
+}
+
 /// Runs git, with another index if there is one. Returns its line.
 fn git<'a>(
     words: impl IntoIterator<Item = impl AsRef<OsStr> + 'a>,
     index: Option<&Path>,
 ) -> Result<String, Failure> {
-    let mut command = Command::new("git");
+    let mut command = git_command();
     command.args(words);
     if let Some(index) = index {
         command.env("GIT_INDEX_FILE", index);

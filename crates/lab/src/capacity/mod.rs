@@ -35,6 +35,7 @@ use crate::ask::resolve::{Architecture, Program};
 use crate::ask::variant::Choice;
 use crate::failure::{Blame, Failure, Party};
 use crate::format::{connections_of, grouped};
+use crate::names::choose_from;
 use crate::record::{Design, Heading, Records};
 
 pub use check::{Accuracy, Check, Checked, check};
@@ -116,12 +117,12 @@ pub enum Error {
     )]
     NothingToCheck(String),
     /// A subject that the results do not have.
-    #[error("there is no architecture `{name}` in it: choose from {all}")]
+    #[error("there is no architecture `{name}` in it: {remedy}")]
     NoSubject {
         /// The name in question.
         name: String,
-        /// All subjects of the results.
-        all: String,
+        /// The subjects to choose from.
+        remedy: String,
     },
 }
 
@@ -254,7 +255,7 @@ fn facts<'a>(
 fn chosen(design: &Design, asked: &[String]) -> Result<Vec<String>, Error> {
     let all: Vec<&str> = design.subjects().collect();
     if let Some(name) = asked.iter().find(|name| !all.contains(&name.as_str())) {
-        return Err(Error::NoSubject { name: name.clone(), all: all.join(", ") });
+        return Err(Error::NoSubject { name: name.clone(), remedy: choose_from(name, all) });
     }
     let is_asked = |name: &&str| asked.is_empty() || asked.iter().any(|one| one == name);
     Ok(all.into_iter().filter(is_asked).map(str::to_owned).collect())
