@@ -87,7 +87,7 @@ impl Driver for InProcess<'_> {
     }
 
     fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, Failure> {
-        let relay = self.relay.as_mut().expect("a load has joined");
+        let relay = self.relay.as_mut().ok_or("no load has joined").blame(Party::Load)?;
         relay.slice(load, length).blame(Party::Load)
     }
 }
