@@ -7,22 +7,23 @@ use std::{fs, io, slice};
 use duality_lab::ask::budget;
 use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
 use duality_lab::format::in_shell;
+use duality_lab::live::Page;
 use duality_lab::measure as lab;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::{Clock, Finished, Stage};
 use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;
-use duality_lab::tell::render::text::TERMINAL;
 use duality_lab::tell::report::RawLines;
 use duality_lab::tell::{data, report};
 use duality_runtime::log;
 
 use super::binary::{Binary, BinaryFlags};
 use super::flags::settings::{All, SettingFlags};
+use super::live::LiveFlags;
 use super::{
     ConstraintFlags, Failure, Tuning, experiment, explain, flag, for_terminal, heading, load,
-    prices, print,
+    prices, print, terminal_width,
 };
 use crate::catalogue::Catalogue;
 
@@ -128,6 +129,8 @@ pub(super) struct Arguments {
     #[arg(long, requires = "out", help_heading = heading::MEASURING)]
     pub(super) resume: bool,
     #[command(flatten)]
+    pub(super) live: LiveFlags,
+    #[command(flatten)]
     pub(super) tuning: Tuning,
 }
 
@@ -193,6 +196,7 @@ impl Arguments {
         given.extend(self.budget.map(|_| "--budget".to_owned()));
         given.extend(self.baseline.as_ref().map(|_| "--baseline".to_owned()));
         given.extend(self.tables.then(|| "--tables".to_owned()));
+        given.extend(self.live.given());
         given.extend(self.tuning.given());
         let Some(first) = given.first() else { return Ok(()) };
         let name = first.split('=').next().unwrap_or(first);
@@ -227,13 +231,17 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     prepare(&out, &mut experiment, arguments.resume)?;
     announce(&experiment);
     log::tell(format_args!("results in {}", out.display()));
+    let page = arguments.live.start()?;
     let interrupted = load::on_interrupt()?;
     let clock = Clock::new(&interrupted, arguments.budget);
     prices::find(slice::from_mut(&mut experiment), clock);
-    let finished = measure(&experiment, &out, arguments.resume, clock)?;
+    let finished = measure(&experiment, &out, arguments.resume, clock, page.clone())?;
     let shown =
         Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref(), asked: "" };
     let is_answered = tell(&finished, &out, shown)?.summary.is_answered();
+    let report = out.join("report.html");
+    arguments.live.open_report(&report);
+    page.inspect(|page| page.finish(Some(report)));
     if finished.complete {
         return something_measured(&finished);
     }
@@ -338,17 +346,18 @@ pub(super) fn announce(experiment: &Experiment) {
     }
 }
 
-/// Measures the cells that `out` lacks.
+/// Measures the cells that `out` lacks. A `page` shows what is known so far.
 pub(super) fn measure(
     experiment: &Experiment,
     out: &Path,
     resume: bool,
     clock: Clock<'_>,
+    page: Option<Page>,
 ) -> Result<Finished, Failure> {
     let stage = Stage::set(experiment).map_err(Failure::failed)?;
     let told = lab::preflight(experiment, clock.interrupted(), &stage).map_err(Failure::failed)?;
     told.into_iter().for_each(|line| log::tell(for_terminal(line, &io::stderr())));
-    lab::compare(experiment, out, resume, clock, &stage)
+    lab::compare(experiment, out, resume, clock, &stage, page)
         .map_err(|error| Failure::failed(error.to_string()))
 }
 
@@ -372,7 +381,7 @@ impl Shown<'_> {
             false => {
                 let run = in_shell(&run.display().to_string());
                 let more = format!("duality report {run} --tables{}", self.asked);
-                answer.render_screen(page, &more, terminal_width())
+                answer.render_screen(page, &more, terminal_width(&io::stdout()))
             }
         })
     }
@@ -394,13 +403,6 @@ pub(super) fn tell<'f>(
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     shown.print(&answer, &page, out)?;
     Ok(answer)
-}
-
-/// The columns of the terminal, or the usual number of them.
-fn terminal_width() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-    columns.unwrap_or(TERMINAL).max(20)
 }
 
 fn fresh_directory() -> PathBuf {

@@ -12,6 +12,7 @@ mod flags;
 mod graph;
 mod injection;
 mod list;
+mod live;
 mod load;
 mod model;
 mod plan;
@@ -33,6 +34,7 @@ mod trial;
 mod what_ifs;
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::thread;
 
@@ -43,6 +45,7 @@ pub(crate) use flags::Tuning;
 use flags::{ConstraintFlags, heading};
 
 use duality_architectures::common::children;
+use duality_lab::tell::render::text::TERMINAL;
 use duality_lab::tell::screen::folded;
 use duality_runtime::log;
 use rustix::process::{Resource, getrlimit};
@@ -200,6 +203,13 @@ fn parse() -> Result<Command, clap::Error> {
 /// The text for `stream`: on a terminal, its sentences are folded.
 pub(crate) fn for_terminal(text: String, stream: &impl IsTerminal) -> String {
     if stream.is_terminal() { folded(&text) } else { text }
+}
+
+/// The columns of a terminal, or the usual number of them.
+fn terminal_width(stream: &impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(stream).ok();
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    columns.unwrap_or(TERMINAL).max(20)
 }
 
 /// Writes text to standard output. If its reader has gone (`| head`), the rest is dropped.

@@ -10,11 +10,13 @@ use std::time::Duration;
 use duality_architectures::{Architecture, find};
 use duality_lab::ask::settings::{parse_bytes, parse_duration, parse_slo};
 use duality_lab::judge::sequential::{PROMISE, Rule};
+use duality_lab::live::Page;
 use duality_lab::tell::answers;
 use duality_lab::tell::journal::Journal;
 use duality_lab::tell::render::text::{TERMINAL, text};
 use duality_lab::trial::event::{Event, Told};
-use duality_lab::trial::{self, By, Candidate, Door, Limits, Setup, Then};
+use duality_lab::trial::shown::Shown;
+use duality_lab::trial::{self, By, Candidate, Door, Glance, Limits, Setup, Then};
 use duality_load::Slo;
 use duality_runtime::log;
 use duality_runtime::net::{Choice, ListenerGroup, number_of_listen_fds};
@@ -23,6 +25,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::flags::address::listen_address;
 use super::flags::settings::{Service, SettingFlags};
+use super::live::LiveFlags;
 use super::{Failure, OrFailure, Tuning, flag, heading, load, print, serve};
 use crate::catalogue::{Catalogue, Listed};
 use crate::setup;
@@ -91,6 +94,8 @@ pub(super) struct Arguments {
     /// Keep what happens in DIR/trial.jsonl, and a page that follows it in DIR/report.html
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    live: LiveFlags,
     /// The seed of the order of slots [default: the time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -131,7 +136,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let journal = arguments.out.as_deref().map(Journal::create).transpose();
     let journal = journal.misuse()?;
     let interrupted = load::on_interrupt()?;
-    let mut audience = Audience::new(arguments.json, journal);
+    let mut audience = Audience::new(arguments.json, journal, arguments.live.or_open().start()?);
     let done = trial::run(&setup, &KernelDoor(group), &mut audience, &interrupted);
     audience.finish();
     done.failed()?;
@@ -288,17 +293,20 @@ struct Audience {
     journal: Option<Journal>,
     /// A line that shows the standing, on a terminal.
     live: Option<ProgressBar>,
+    /// A page in a browser, and what it shows.
+    page: Option<(Page, Shown)>,
     /// The reason why an event was not kept or printed.
     failure: Option<String>,
 }
 
 impl Audience {
-    fn new(json: bool, journal: Option<Journal>) -> Self {
+    fn new(json: bool, journal: Option<Journal>, page: Option<Page>) -> Self {
         let live = io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
             ProgressBar::new_spinner().with_style(style.expect("the template is right"))
         });
-        Self { json, journal, live, failure: None }
+        let page = page.map(|page| (page, Shown::default()));
+        Self { json, journal, live, page, failure: None }
     }
 
     /// Prints a line above the live line.
@@ -328,10 +336,13 @@ impl Audience {
         }
     }
 
-    /// Removes the live line.
+    /// Removes the live line, and ends the page.
     fn finish(&self) {
         if let Some(live) = &self.live {
             live.finish_and_clear();
+        }
+        if let Some((page, _)) = &self.page {
+            page.finish(None);
         }
     }
 }
@@ -341,6 +352,10 @@ impl trial::Audience for Audience {
         if let Some(journal) = &mut self.journal {
             let kept = journal.add(told).map_err(|error| format!("cannot keep records: {error}"));
             self.note(kept);
+        }
+        if let Some((page, shown)) = &mut self.page {
+            shown.hear(told);
+            page.publish(shown.state());
         }
         // The live line already shows the event.
         let is_shown = self.live.is_some() && matches!(told.event, Event::Block(_));
@@ -360,10 +375,14 @@ impl trial::Audience for Audience {
         }
     }
 
-    fn glance(&mut self, standing: &str) {
+    fn glance(&mut self, glance: &Glance) {
         if let Some(live) = &self.live {
-            live.set_message(standing.to_owned());
+            live.set_message(glance.line());
             live.tick();
+        }
+        if let Some((page, shown)) = &mut self.page {
+            shown.look(glance);
+            page.publish(shown.state());
         }
     }
 }

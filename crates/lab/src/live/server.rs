@@ -1,11 +1,21 @@
 //! A web server for a few short pages, on one kernel thread: one request for each connection.
 //!
+//! ```text
+//!   a page     connect ── head ──▶ reply ──▶ close       two seconds for all of it
+//!   a watcher  connect ── head ──▶ event ──▶ event ──▶ … until the client leaves
+//! ```
+//!
 //! No client waits for another one: the thread waits for all of them by one poll(2). All resources
 //! of a client are bounded: 8 KiB for a head, two seconds for the whole exchange. Of too many
 //! clients, the oldest is closed.
+//!
+//! A watcher receives server-sent events (HTML, section 9.2). It gets the newest state four times a
+//! second at most. A watcher that reads slowly misses states. One that reads nothing for two
+//! seconds is closed. Without a watcher, the thread sleeps until a client comes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +28,9 @@ const FIELDS: usize = 64;
 /// The most time that one connection may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The interval at which watchers get a new state.
+const REFRESH: Duration = Duration::from_millis(250);
+
 /// The most connections at a time.
 const CLIENTS: usize = 64;
 
@@ -25,33 +38,60 @@ const CLIENTS: usize = 64;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A page.
-pub(super) struct Answer {
+pub struct Answer {
     /// The code and its reason.
-    pub(super) status: &'static str,
-    pub(super) content_type: &'static str,
-    pub(super) body: String,
+    pub status: &'static str,
+    /// The media type.
+    pub content_type: &'static str,
+    /// The text.
+    pub body: String,
 }
 
-/// Answers requests for ever. `page` finds the page at a path.
-pub(super) fn serve(listener: &TcpListener, page: impl Fn(&str) -> Option<Answer>) {
+/// The reply to a request.
+pub enum Reply {
+    /// A page.
+    Page(Answer),
+    /// The states, from the present one on.
+    Events,
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The path without its query.
+    pub path: String,
+    /// The host that the client asks for. Empty if it names none.
+    pub host: String,
+}
+
+/// What a server shows.
+pub trait Site {
+    /// The reply to a request. `None` if there is no such page.
+    fn reply(&self, request: &Request) -> Option<Reply>;
+
+    /// The present state in one line, with a number that grows with each state.
+    fn state(&self) -> (u64, Arc<str>) {
+        (0, Arc::default())
+    }
+}
+
+/// Answers requests for ever.
+pub fn serve(listener: &TcpListener, site: &impl Site) {
     // Otherwise accept(2) would wait for a client that has left the queue.
     let _ = listener.set_nonblocking(true);
     let mut clients = Vec::new();
     loop {
         wait(listener, &clients);
         accept(listener, &mut clients);
-        clients.retain_mut(|client: &mut Client| client.go_on(&page).unwrap_or(false));
+        clients.retain_mut(|client: &mut Client| client.go_on(site).unwrap_or(false));
     }
 }
 
 /// Waits until a client comes, can go on, or has had its time.
 fn wait(listener: &TcpListener, clients: &[Client]) {
     let mut watched = vec![PollFd::new(listener, PollFlags::IN)];
-    watched.extend(clients.iter().map(|client| {
-        let flags = if client.reply.is_empty() { PollFlags::IN } else { PollFlags::OUT };
-        PollFd::new(&client.stream, flags)
-    }));
-    let first = clients.iter().map(|client| client.end).min();
+    watched.extend(clients.iter().map(|client| PollFd::new(&client.stream, client.waits_for())));
+    let first = clients.iter().map(Client::next).min();
     let left = first.map(|end| end.saturating_duration_since(Instant::now()));
     let left = left.and_then(|left| Timespec::try_from(left).ok());
     // A signal may end the wait early.
@@ -83,42 +123,97 @@ struct Client {
     reply: Vec<u8>,
     sent: usize,
     end: Instant,
+    watcher: Option<Watcher>,
+}
+
+/// A client that gets each state.
+struct Watcher {
+    /// The number of the last state that was sent to it.
+    seen: Option<u64>,
+    /// When it gets the next one.
+    next: Instant,
 }
 
 impl Client {
     fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let (head, reply) = (Vec::new(), Vec::new());
-        Ok(Self { stream, head, reply, sent: 0, end: Instant::now() + PATIENCE })
+        Ok(Self { stream, head, reply, sent: 0, end: Instant::now() + PATIENCE, watcher: None })
+    }
+
+    fn is_sending(&self) -> bool {
+        self.sent < self.reply.len()
+    }
+
+    /// Whether the client has been told the last state, and waits for the next one.
+    fn rests(&self) -> bool {
+        self.watcher.is_some() && !self.is_sending()
+    }
+
+    fn waits_for(&self) -> PollFlags {
+        if self.is_sending() { PollFlags::OUT } else { PollFlags::IN }
+    }
+
+    /// When the client is to go on, whatever it sends.
+    fn next(&self) -> Instant {
+        match &self.watcher {
+            Some(watcher) if self.rests() => watcher.next,
+            _ => self.end,
+        }
     }
 
     /// Reads and writes what it can without a wait. Returns whether the connection goes on.
-    fn go_on(&mut self, page: &impl Fn(&str) -> Option<Answer>) -> io::Result<bool> {
-        match self.try_all(page) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Instant::now() < self.end),
+    fn go_on(&mut self, site: &impl Site) -> io::Result<bool> {
+        match self.try_all(site) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                Ok(self.rests() || Instant::now() < self.end)
+            }
             // A child process that was forked meanwhile also has the connection.
             ended => ended.and_then(|()| self.stream.shutdown(Shutdown::Both)).map(|()| false),
         }
     }
 
-    fn try_all(&mut self, page: &impl Fn(&str) -> Option<Answer>) -> io::Result<()> {
+    fn try_all(&mut self, site: &impl Site) -> io::Result<()> {
         while self.reply.is_empty() {
             let Some(request) = request(&self.head) else {
                 self.receive()?;
                 continue;
             };
-            let (method, answer) = match request {
-                Ok((method, path)) => {
-                    (method, page(&path).unwrap_or_else(|| bare("404 Not Found")))
-                }
-                Err(status) => (Method::Get, bare(status)),
+            let (method, reply) = match request {
+                Ok((method, request)) => (method, site.reply(&request)),
+                Err(status) => (Method::Get, Some(Reply::Page(bare(status)))),
             };
-            self.reply = text(method, &answer);
+            self.reply = match reply {
+                Some(Reply::Page(answer)) => text(method, &answer),
+                Some(Reply::Events) if method == Method::Get => {
+                    self.watcher = Some(Watcher { seen: None, next: Instant::now() });
+                    EVENTS.into()
+                }
+                Some(Reply::Events) => EVENTS.into(),
+                None => text(method, &bare("404 Not Found")),
+            };
         }
-        while self.sent < self.reply.len() {
-            self.sent += self.stream.write(&self.reply[self.sent..])?;
+        loop {
+            while self.is_sending() {
+                self.sent += self.stream.write(&self.reply[self.sent..])?;
+            }
+            let Some(watcher) = &mut self.watcher else { return Ok(()) };
+            let now = Instant::now();
+            if now < watcher.next {
+                return self.expect_silence();
+            }
+            watcher.next = now + REFRESH;
+            let (number, state) = site.state();
+            if watcher.seen.replace(number) != Some(number) {
+                self.reply = format!("data: {state}\n\n").into_bytes();
+                (self.sent, self.end) = (0, now + PATIENCE);
+            }
         }
-        Ok(())
+    }
+
+    /// A watcher has nothing more to say. It may leave.
+    fn expect_silence(&mut self) -> io::Result<()> {
+        self.stream.read(&mut [0; 1]).and(Err(ErrorKind::UnexpectedEof.into()))
     }
 
     fn receive(&mut self) -> io::Result<()> {
@@ -140,9 +235,12 @@ enum Method {
     Head,
 }
 
-/// The method and the path of a request, or the status that refuses it. `None` if it has not come
-/// completely.
-fn request(head: &[u8]) -> Option<Result<(Method, String), &'static str>> {
+/// The head of the reply to a watcher.
+const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
+    Cache-Control: no-store\r\nConnection: close\r\n\r\n";
+
+/// A request and its method, or the status that refuses it. `None` if it has not come completely.
+fn request(head: &[u8]) -> Option<Result<(Method, Request), &'static str>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     match request.parse(head) {
@@ -154,10 +252,13 @@ fn request(head: &[u8]) -> Option<Result<(Method, String), &'static str>> {
         Err(_) => return Some(Err("400 Bad Request")),
     }
     let target = request.path.unwrap_or_default();
-    let path = target.split_once('?').map_or(target, |(path, _)| path);
+    let path = target.split_once('?').map_or(target, |(path, _)| path).to_owned();
+    let named = request.headers.iter().find(|field| field.name.eq_ignore_ascii_case("host"));
+    let host = named.and_then(|field| str::from_utf8(field.value).ok()).unwrap_or_default();
+    let own = Request { path, host: host.to_owned() };
     Some(match request.method {
-        Some("GET") => Ok((Method::Get, path.to_owned())),
-        Some("HEAD") => Ok((Method::Head, path.to_owned())),
+        Some("GET") => Ok((Method::Get, own)),
+        Some("HEAD") => Ok((Method::Head, own)),
         _ => Err("405 Method Not Allowed"),
     })
 }
@@ -182,10 +283,13 @@ fn text(method: Method, answer: &Answer) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     fn asked(head: &str) -> Option<Result<(Method, String), &'static str>> {
-        request(head.as_bytes())
+        request(head.as_bytes()).map(|asked| asked.map(|(method, asked)| (method, asked.path)))
     }
 
     #[test]
@@ -207,16 +311,95 @@ mod tests {
         assert_eq!(asked(&long), Some(Err("431 Request Header Fields Too Large")));
     }
 
+    /// One page, and a state that is another one whenever it is asked for.
+    struct Counting(AtomicU64);
+
+    impl Site for Counting {
+        fn reply(&self, request: &Request) -> Option<Reply> {
+            let page = Answer { status: "200 OK", content_type: "x/y", body: "A".into() };
+            match &*request.path {
+                "/a" => Some(Reply::Page(page)),
+                "/events" => Some(Reply::Events),
+                _ => None,
+            }
+        }
+
+        fn state(&self) -> (u64, Arc<str>) {
+            let number = self.0.fetch_add(1, Ordering::Relaxed);
+            // Many of them fill the buffers of a connection.
+            (number, format!("{number} {}", "x".repeat(1 << 20)).into())
+        }
+    }
+
     /// Serves one page, for as long as the test process lives.
     fn start() -> std::net::SocketAddr {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let page = |path: &str| {
-            let is_it = path == "/a";
-            is_it.then(|| Answer { status: "200 OK", content_type: "x/y", body: "A".into() })
-        };
-        thread::spawn(move || serve(&listener, page));
+        thread::spawn(move || serve(&listener, &Counting(AtomicU64::new(1))));
         address
+    }
+
+    fn watch(address: std::net::SocketAddr) -> TcpStream {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET /events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream
+    }
+
+    #[test]
+    fn a_request_names_its_host() {
+        let host = |head: &str| request(head.as_bytes()).unwrap().unwrap().1.host;
+        assert_eq!(host("GET / HTTP/1.1\r\nhost: a:1\r\n\r\n"), "a:1");
+        assert_eq!(host("GET / HTTP/1.0\r\n\r\n"), "");
+    }
+
+    #[test]
+    fn a_watcher_gets_state_after_state() {
+        let mut reader = BufReader::new(watch(start()));
+        let mut lines = Vec::new();
+        while lines.len() < 3 {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            lines.extend(line.strip_prefix("data: ").map(|state| state[..2].to_owned()));
+        }
+        assert_eq!(lines, ["1 ", "2 ", "3 "]);
+    }
+
+    #[test]
+    fn watchers_that_read_nothing_or_leave_hinder_no_other_client() {
+        let address = start();
+        let _silent: Vec<_> = (0..10).map(|_| watch(address)).collect();
+        drop((0..10).map(|_| watch(address)).collect::<Vec<_>>());
+        for _ in 0..20 {
+            assert!(ask(address, "/a").ends_with("\r\n\r\nA"));
+        }
+    }
+
+    #[test]
+    fn a_watcher_that_reads_nothing_has_its_time_and_one_that_rests_stays() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut watcher = watch(listener.local_addr().unwrap());
+        let mut client = Client::new(listener.accept().unwrap().0).unwrap();
+        let site = Counting(AtomicU64::new(1));
+        let go_on = |client: &mut Client| client.go_on(&site).unwrap_or(false);
+        while !client.is_sending() {
+            assert!(go_on(&mut client));
+        }
+        // It reads, and then rests, for as long as it likes.
+        let mut buffer = vec![0; 1 << 20];
+        while client.is_sending() {
+            assert!(watcher.read(&mut buffer).unwrap() > 0);
+            assert!(go_on(&mut client));
+        }
+        client.end = Instant::now();
+        client.watcher.as_mut().unwrap().next = Instant::now() + PATIENCE;
+        assert!(go_on(&mut client));
+        // It reads no more.
+        while !client.is_sending() {
+            client.watcher.as_mut().unwrap().next = Instant::now();
+            assert!(go_on(&mut client));
+        }
+        client.end = Instant::now();
+        assert!(!go_on(&mut client));
     }
 
     fn ask(address: std::net::SocketAddr, path: &str) -> String {

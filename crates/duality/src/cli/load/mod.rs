@@ -1,7 +1,9 @@
 //! `duality load`.
 
+mod display;
 mod output;
 mod requests;
+mod shown;
 
 use std::io;
 use std::path::PathBuf;
@@ -17,14 +19,15 @@ use duality_lab::ask::settings::{
 use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
 use duality_load::{
-    At, Cut, Error, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, Trust,
-    peak_goodput, write_files,
+    At, Cut, Error, Options, Pattern, Piece, Report, Slo, Stop, Trust, peak_goodput, write_files,
 };
 use duality_runtime::log;
 
+use self::display::Display;
 use self::output::Format;
 use self::requests::RequestFlags;
 use super::flags::settings::{Clients, SettingFlags};
+use super::live::LiveFlags;
 use super::{Failure, OrFailure, flag, for_terminal, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
@@ -142,6 +145,11 @@ pub(super) struct Arguments {
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", help_heading = heading::MEASURING)]
     cpus: Vec<usize>,
+    /// Show a histogram of the last seconds while the load runs, on a terminal
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    live: LiveFlags,
     /// How to write the report: text, json, csv or prometheus
     #[arg(long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
     format: Format,
@@ -172,22 +180,27 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
     let interrupted = on_interrupt()?;
     let format = if arguments.json { Format::Json } else { arguments.format };
+    let mut display = Display::new(&options, arguments.verbose, arguments.live.or_open().start()?);
     let unreadable = |error: duality_load::HistogramError| Failure::failed(error.to_string());
-    let (text, failures) = match &arguments.slo {
+    let (text, failures, report) = match &arguments.slo {
         None => {
-            let report = duality_load::run(&options, &mut (), &interrupted).map_err(failure)?;
+            let report = duality_load::run(&options, &mut display, &interrupted);
+            display.clear();
+            let report = report.map_err(failure)?;
             let failures = arguments.failures(&report).map_err(unreadable)?;
-            (output::report(&report, format), failures)
+            (output::report(&report, format), failures, Some(report))
         }
         Some(slo) => {
-            let found = peak_goodput(&options, slo, &mut Progress(0), &interrupted);
+            let found = peak_goodput(&options, slo, &mut display, &interrupted);
+            display.clear();
             let found = found.map_err(failure)?;
-            (output::goodput(&found, format), Vec::from_iter(found.failure()))
+            (output::goodput(&found, format), Vec::from_iter(found.failure()), found.report)
         }
     };
     let text = text.map_err(unreadable)?;
     let is_text = matches!(format, Format::Text);
     print(&if is_text { for_terminal(text, &io::stdout()) } else { text })?;
+    display.finish(report.as_ref());
     let Some((last, others)) = failures.split_last() else { return Ok(()) };
     for why in others {
         log::tell(format_args!("duality: {why}"));
@@ -199,16 +212,6 @@ fn failure(error: Error) -> Failure {
     match error {
         Error::Options(_) | Error::Target(_) => Failure::misuse(error.to_string()),
         other => Failure::failed(other.to_string()),
-    }
-}
-
-/// Prints each probe of a search, with its number.
-struct Progress(usize);
-
-impl Observer for Progress {
-    fn probed(&mut self, probe: &Probe) {
-        self.0 += 1;
-        log::tell(format_args!("probe {}: {}", self.0, probe.render_line()));
     }
 }
 

@@ -173,7 +173,8 @@ pub(super) fn measure(
         log::tell(name);
         let stage = Stage::set(experiment).failed()?;
         let clock = Clock::new(interrupted, None);
-        let finished = lab::compare(experiment, &out.join(name), false, clock, &stage).failed()?;
+        let finished =
+            lab::compare(experiment, &out.join(name), false, clock, &stage, None).failed()?;
         if !finished.complete {
             return Err(Failure::failed("interrupted: there is no model yet"));
         }
