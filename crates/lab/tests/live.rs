@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use chromium::Page as Browser;
-use duality_lab::live::{Bar, Cell, Page, Row, State, Table};
+use duality_lab::live::{Bar, Cell, Page, Row, Spark, State, Table};
 use tempfile::TempDir;
 
 /// A browser at a page that has been published.
@@ -38,6 +38,7 @@ fn state(radius: Option<f64>) -> State {
     State {
         title: "http: <two> architectures".to_owned(),
         now: "block 3 at 10 connections".to_owned(),
+        spark: Spark::of("requests/s", &[1.0, 2.0, 4.0], |rate| rate.to_string()),
         tables: vec![Table {
             title: "The map so far".to_owned(),
             caption: "Percent worse than the best.".to_owned(),
@@ -85,6 +86,8 @@ fn the_map_fills_and_the_end_leads_to_the_report() {
         let expected = expected.trim_end_matches('%').parse::<f64>().unwrap();
         assert!((shown - expected).abs() < 0.1, "{shown}");
     }
+    let line = "document.querySelector('.spark polyline').getAttribute('points')";
+    assert_eq!(browser.value(line), "0,0.8 1,0.55 2,0.050000000000000044");
     // A phone never scrolls the page sideways.
     assert_eq!(browser.value("document.documentElement.scrollWidth"), 390);
     let path = report(&folder);

@@ -296,7 +296,8 @@ pub trait Observer {
         false
     }
 
-    /// Called about ten times a second, if the observer wants snapshots.
+    /// Called about ten times a second instead of [`progress`](Self::progress), for an observer
+    /// that wants snapshots.
     fn snapshot(&mut self, snapshot: &Snapshot) {
         let _ = snapshot;
     }

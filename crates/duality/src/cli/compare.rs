@@ -241,7 +241,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let is_answered = tell(&finished, &out, shown)?.summary.is_answered();
     let report = out.join("report.html");
     arguments.live.open_report(&report);
-    page.inspect(|page| page.finish(Some(report)));
+    if let Some(page) = page {
+        page.finish(Some(report));
+    }
     if finished.complete {
         return something_measured(&finished);
     }

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use duality_lab::live::Page;
 use duality_runtime::log;
@@ -59,20 +59,19 @@ impl LiveFlags {
     }
 }
 
+/// Starts a browser, of which the shell is the parent and not this program.
+const START: &str =
+    r#"command -v "$0" >/dev/null || exit 127; "$0" "$1" </dev/null >/dev/null 2>&1 &"#;
+
 /// Opens an address or a file in a browser. Without one, says what to open.
 pub(super) fn open(what: &Path) {
     let chosen = env::var_os("BROWSER").filter(|browser| !browser.is_empty());
     let browser = chosen.unwrap_or_else(|| OsString::from("xdg-open"));
-    let started = Command::new(&browser)
-        .arg(what)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    if let Err(error) = started {
+    let started = Command::new("sh").args(["-c", START]).arg(&browser).arg(what).status();
+    if !started.is_ok_and(|status| status.success()) {
         let (browser, what) = (browser.display(), what.display());
         log::tell(format_args!(
-            "--open: {browser}: {error}: set BROWSER to a browser's command, or open {what} yourself"
+            "--open: there is no {browser}: set BROWSER to a browser's command, or open {what} yourself"
         ));
     }
 }

@@ -176,7 +176,9 @@ pub(super) fn carry_out(
     }
     log::tell(format_args!("index of the reports: {}", index_path.display()));
     live.open_report(&index_path);
-    page.inspect(|page| page.finish(Some(index_path)));
+    if let Some(page) = page {
+        page.finish(Some(index_path));
+    }
     if late.is_empty() {
         return Ok(());
     }

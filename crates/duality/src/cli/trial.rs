@@ -40,7 +40,8 @@ const SHORTEST_SLOT: Duration = Duration::from_millis(50);
 Examples:
   duality trial http --root site --candidates epoll,threads --listen :8080
   duality trial echo --candidates epoll,pool --share pool=10% --slo p99=50ms
-  duality trial http --candidates a=epoll,b=epoll --budget 10m --then exit")]
+  duality trial http --candidates a=epoll,b=epoll --budget 10m --then exit
+  duality trial http --candidates epoll,threads --live --open")]
 pub(super) struct Arguments {
     /// The service (see `duality services`)
     service: Option<String>,

@@ -75,8 +75,8 @@ impl Metrics {
             .name("metrics".into())
             .spawn(move || server::serve(&listener, &endpoint))
             .map_err(failed)?;
-        log::tell(format_args!("metrics at http://{address}/metrics"));
-        page.iter().for_each(|page| log::tell(format_args!("live page at {page}")));
+        let and = page.as_ref().map_or(String::new(), |page| format!(", live page at {page}"));
+        log::tell(format_args!("metrics at http://{address}/metrics{and}"));
         Ok(Self { is_ready, page })
     }
 
@@ -175,6 +175,19 @@ mod tests {
         ] {
             assert!(text.contains(&sample), "{sample}: {text}");
         }
+    }
+
+    #[test]
+    fn a_page_is_for_this_machine_alone() {
+        visibility::prepare_latencies().unwrap();
+        let has_page = |shown, host: &str| {
+            let (registry, is_ready) = (Registry::default(), Arc::default());
+            let request = Request { path: "/".to_owned(), host: host.to_owned() };
+            Endpoint { registry, is_ready, shown }.reply(&request).is_some()
+        };
+        assert!(has_page(Some(Shown::new(subject())), "localhost:9100"));
+        assert!(!has_page(Some(Shown::new(subject())), "elsewhere.example:9100"));
+        assert!(!has_page(None, "localhost:9100"));
     }
 
     #[test]

@@ -158,8 +158,9 @@ fn histogram(buckets: &[(f64, u64)]) -> Option<Table> {
     let row = |(bound, count): &(f64, u64)| Row {
         name: if bound.is_finite() { duration_text(1e6 * bound) } else { "longer".to_owned() },
         cells: vec![Cell {
+            text: count.to_string(),
+            tone: "wide",
             bar: Some(Bar::of(*count as f64 / most)),
-            ..Cell::plain(count.to_string())
         }],
     };
     Some(Table {

@@ -43,7 +43,8 @@ pub(super) fn state(so_far: &SoFar<'_>) -> State {
         title: "The map so far".to_owned(),
         caption: "Percent worse than the best, with an interval. An interval holds at all looks \
                   together, and shrinks from look to look. What is out is worse for sure. Without \
-                  an interval: chance may have made the difference. The verdict comes at the end."
+                  an interval: chance may have made the difference. Bars go from 0 to 1,000 %, on \
+                  a logarithmic scale. The verdict comes at the end."
             .to_owned(),
         columns: [counted.noun().to_owned()].into_iter().chain(loads).collect(),
         rows: design.measured().map(row).collect(),

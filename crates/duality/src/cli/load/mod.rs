@@ -56,6 +56,8 @@ Examples:
       exit code 1 if p99 is above 10 ms, or if the load failed
   duality load --urls urls.txt --values users.csv http://127.0.0.1:8080
       requests from a file, each connection with the values of one line
+  duality load --live --open http://127.0.0.1:8080/
+      a page in the browser that follows the load (docs/live.md)
   duality load --trace my.trace --users 10 http://127.0.0.1:8080/
       the load of an access log, as ten times as many people would make it
       (docs/replay.md)

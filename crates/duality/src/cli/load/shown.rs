@@ -75,8 +75,8 @@ fn histogram(title: &str, latencies: &Histogram<u64>) -> Option<Table> {
         name: duration_text(bar.up_to_us),
         cells: vec![Cell {
             text: bar.count.to_string(),
+            tone: "wide",
             bar: Some(Bar::of(bar.count as f64 / most)),
-            ..Cell::default()
         }],
     });
     Some(Table {
