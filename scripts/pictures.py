@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes pictures of a report for the README: its verdict and one of its charts, light and dark.
+"""Makes the pictures of a report for README and guide, light and dark.
 
     scripts/pictures.py RUN [--duality target/release/duality] [--out docs/pictures]
 
 RUN is a directory that `duality compare` wrote. The script makes the report's page again, shows
-parts of the page in Chromium, and writes verdict-light.png, verdict-dark.png, chart-light.png and
+parts of it in Chromium, and writes verdict-light.png, verdict-dark.png, chart-light.png and
 chart-dark.png.
 """
 
@@ -15,15 +15,21 @@ import shutil
 import subprocess
 import tempfile
 
-# The parts of the page, with their widths and heights.
+# The parts of the page, with the widths at which they are shown.
 PARTS = {
-    "verdict": ("#recommendation", 1000, 600),
-    "chart": ("figure[aria-labelledby=behind-{busiest}-title]", 620, 560),
+    "verdict": ("#recommendation", 1280),
+    "chart": ("figure[aria-labelledby=cpu-title]", 620),
 }
-HIDE = """<style>
-main > *:not(:has({part})):not({part}), .charts > *:not({part}) {{ display: none !important; }}
-main {{ padding: 1rem !important; }} details, #recommendation > p:not(.headline) {{ display: none; }} .charts {{ margin: 0; grid-template-columns: 1fr; }}
-</style>"""
+# The page shows the part alone. The title is the height of the part.
+SCRIPT = """<style>.downloads { display: none !important; }</style>
+<script>addEventListener("load", () => {
+  const part = document.querySelector("%s");
+  const main = document.querySelector("main");
+  main.replaceChildren(part);
+  main.style.padding = "1rem";
+  part.style.marginTop = 0;
+  document.title = Math.ceil(part.getBoundingClientRect().bottom) + 16;
+});</script>"""
 
 
 def main():
@@ -46,21 +52,26 @@ def main():
         )
         with open(page, encoding="utf-8") as file:
             html = file.read()
-        busiest = max(map(int, re.findall(r'id="behind-(\d+)"', html)))
-        for name, (part, width, height) in PARTS.items():
-            style = HIDE.format(part=part.format(busiest=busiest))
+
+        def show(address, *arguments):
+            done = subprocess.run(
+                [chromium, "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu",
+                 f"--user-data-dir={folder}/profile", "--virtual-time-budget=3000", *arguments,
+                 f"file://{address}"],
+                check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60,
+            )
+            return done.stdout.decode()
+
+        for name, (part, width) in PARTS.items():
             for theme in ("light", "dark"):
                 shown = os.path.join(folder, f"{name}.html")
+                themed = html.replace('<html lang="en">', f'<html lang="en" data-theme="{theme}">', 1)
                 with open(shown, "w", encoding="utf-8") as file:
-                    themed = html.replace("<html lang=\"en\">", f"<html lang=\"en\" data-theme=\"{theme}\">", 1)
-                    file.write(themed.replace("</head>", style + "</head>", 1))
-                target = os.path.join(options.out, f"{name}-{theme}.png")
-                subprocess.run(
-                    [chromium, "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu",
-                     f"--user-data-dir={folder}/profile", f"--window-size={width},{height}",
-                     f"--screenshot={os.path.abspath(target)}", f"file://{shown}"],
-                    check=True, stderr=subprocess.DEVNULL, timeout=60,
-                )
+                    file.write(themed.replace("</head>", SCRIPT % part + "</head>", 1))
+                drawn = show(shown, f"--window-size={width},2000", "--dump-dom")
+                height = int(re.search(r"<title>(\d+)", drawn).group(1))
+                target = os.path.abspath(os.path.join(options.out, f"{name}-{theme}.png"))
+                show(shown, f"--window-size={width},{height}", f"--screenshot={target}")
                 print(target)
 
 

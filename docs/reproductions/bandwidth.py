@@ -75,10 +75,10 @@ def y(value):
 def axes(title):
     """The title, the grid, and what stands beside the axes."""
     parts = [f'<text class="title" x="8" y="20">{title}</text>']
-    parts.append('<text x="8" y="40">Mbit/s by number of connections</text>')
+    parts.append('<text x="8" y="40">Mbit/s by number of connections, log scale</text>')
     for value in range(0, LARGEST + 1, 400):
         parts.append(f'<path class="grid" d="M{LEFT} {y(value):.0f}H{RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y(value) + 5:.0f}" text-anchor="end">{value}</text>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y(value) + 5:.0f}" text-anchor="end">{value:,}</text>')
     for connections in (1, 16, 256, CLIENTS):
         anchor = "end" if connections == CLIENTS else "middle"
         place = f'x="{x(connections):.0f}" y="{BOTTOM + 20}" text-anchor="{anchor}"'

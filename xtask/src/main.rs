@@ -20,6 +20,7 @@ mod package;
 mod pages;
 mod peers;
 mod release;
+mod room;
 mod simulate;
 mod soak;
 mod steps;

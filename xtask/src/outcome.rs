@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use Outcome::{Failed, Passed};
+use Outcome::{Failed, Partly, Passed, Skipped};
 
 use crate::Workspace;
 
@@ -15,6 +15,20 @@ pub(crate) enum Outcome {
     Failed(String),
     /// The step did not run, because this machine lacks something.
     Skipped(String),
+}
+
+impl Outcome {
+    /// The outcome of a step of two parts.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Passed, one) | (one, Passed) => one,
+            (Failed(one), Failed(other)) => Failed(format!("{one}\n{other}")),
+            (Failed(one), _) | (_, Failed(one)) => Failed(one),
+            (Partly(one) | Skipped(one), Partly(other) | Skipped(other)) => {
+                Partly(format!("{one}; {other}"))
+            }
+        }
+    }
 }
 
 /// The features that a default build leaves out, and that have tests.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
 use crate::outcome::{FEATURES, cargo_command, execute};
+use crate::room::{self, Build};
 use crate::testing::execute_tests_twice;
 use crate::tidy::{self, Tree};
 use crate::{
@@ -21,21 +22,30 @@ pub(crate) struct Step {
     run: fn(&Workspace) -> Outcome,
     /// If this step fails, later steps cannot run.
     vital: bool,
+    builds: Option<Build>,
 }
+
+impl Step {
+    /// When the step is over, this folder beneath the target directory has at most so many bytes.
+    const fn builds(self, folder: &'static str, bytes: u64) -> Self {
+        Self { builds: Some(Build { folder, bytes }), ..self }
+    }
+}
+
+const MB: u64 = 1_000_000;
 
 /// Every step, cheap steps first.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         vital: true,
-        ..step(
-            "tools",
-            "looks for room on the disk, and installs the programs that tests need (Debian, as root)",
-            tools,
-        )
+        ..step("tools", "installs the programs that tests need (Debian, as root)", tools)
     },
     step("tidy", "house rules that no compiler or lint knows; also: tidy --shrink", tidy),
     step("fmt", "rustfmt would change nothing", fmt),
-    step("clippy", "the compiler and clippy have no warning, tests and examples included", clippy),
+    step("clippy", "the compiler and clippy have no warning, tests and examples included", clippy)
+        .builds("debug", 1_500 * MB),
+    step("doc", "the documentation builds, and its links lead somewhere", doc)
+        .builds("debug", 1_600 * MB),
     step("typos", "spelling, in code and prose", typos),
     step("deny", "licences, sources and duplicates of the dependencies", deny),
     step(
@@ -48,16 +58,19 @@ pub(crate) const STEPS: &[Step] = &[
         "builds the pass of `duality cc`, without which cargo-test skips what it converts",
         convert::build,
     ),
-    step("cargo-test", "every test of the workspace", cargo_test),
+    step("cargo-test", "every test of the workspace", cargo_test).builds("debug", 5_500 * MB),
     step(
         "convert-test",
         "the pass of `duality cc` converts its test programs; also: convert --test",
         convert::test,
-    ),
-    step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom),
-    step("miri", "the unsafe code that Miri can run, under Miri", miri::run),
-    step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz),
-    step("doc", "the documentation builds, and its links lead somewhere", doc),
+    )
+    .builds("debug", 5_500 * MB),
+    step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom)
+        .builds("loom", 250 * MB),
+    step("miri", "the unsafe code that Miri can run, under Miri", miri::run)
+        .builds("miri", 1_000 * MB),
+    step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz)
+        .builds("fuzz", 1_300 * MB),
 ];
 
 /// A part of `cargo xtask test`, for CI that runs parts side by side. Each begins with `tools`.
@@ -94,14 +107,24 @@ pub(crate) const SOAK: Step = step(
 );
 
 const fn step(name: &'static str, about: &'static str, run: fn(&Workspace) -> Outcome) -> Step {
-    Step { name, about, run, vital: false }
+    Step { name, about, run, vital: false, builds: None }
 }
 
 /// Runs `steps`, and sums them up. A failure ends the run only if later steps need the failed step,
 /// so that a newcomer sees every problem at once. The last line only counts the steps, for CI to
 /// read.
 pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> ExitCode {
-    run_by(steps, |step| (step.run)(workspace))
+    run_by(steps, |step| match make_room(workspace, steps, step) {
+        Ok(()) => (step.run)(workspace),
+        Err(problem) => Failed(problem),
+    })
+}
+
+/// Makes sure that there is room for a step and for those after it.
+fn make_room(workspace: &Workspace, steps: &[Step], step: &Step) -> Result<(), String> {
+    let at = steps.iter().position(|other| other.name == step.name).unwrap_or(0);
+    let builds = |steps: &[Step]| steps.iter().filter_map(|step| step.builds).collect::<Vec<_>>();
+    room::make(&workspace.target, &builds(&steps[..at]), &builds(&steps[at..]))
 }
 
 /// Runs only the step `fuzz`, with its own arguments.
@@ -246,9 +269,6 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
 }
 
 fn tools(workspace: &Workspace) -> Outcome {
-    if let Err(problem) = tools::check_room(workspace) {
-        return Failed(problem);
-    }
     if let Err(problem) = tools::install_programs() {
         return Failed(problem);
     }
@@ -309,7 +329,7 @@ fn fmt(workspace: &Workspace) -> Outcome {
 
 fn clippy(workspace: &Workspace) -> Outcome {
     // Other programs depend on the library without the tool. The workspace always builds both.
-    let library = ["clippy", "--package=duality", "--no-default-features", "--all-targets"];
+    let library = ["clippy", "--package=duality", "--no-default-features", "--lib"];
     match cargo(workspace, &[&library[..], &["--", "-D", "warnings"]].concat()) {
         Passed => {}
         other => return other,
@@ -369,13 +389,16 @@ fn cargo_test(workspace: &Workspace) -> Outcome {
         command.args(["test", "--workspace", FEATURES]).args(what);
         command
     };
-    let mut all = command(&["--no-fail-fast"]);
     // Most tests wait for sockets and children, not for a processor.
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        all.env("RUST_TEST_THREADS", (2 * processors).to_string());
-    }
-    execute_tests_twice(&mut all, || command(&[]))
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = std::env::var("RUST_TEST_THREADS").unwrap_or((2 * processors).to_string());
+    let test = |what: &[&str]| {
+        let mut all = command(what);
+        all.arg("--no-fail-fast").env("RUST_TEST_THREADS", &threads);
+        execute_tests_twice(&mut all, || command(&[]))
+    };
+    // Without a choice cargo also links the examples, which no test runs, and clippy has compiled.
+    test(&["--tests"]).and(test(&["--doc"]))
 }
 
 fn loom(workspace: &Workspace) -> Outcome {

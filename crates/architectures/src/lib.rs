@@ -48,7 +48,7 @@ pub use common::options::{Disk, GcdQueues, HandOver, Options, Prefer, WhenFull};
 pub use common::served::{ByHand, Needs, OpenedByHand, Served};
 pub use common::server::Server;
 pub use common::{signals, usage};
-pub use registry::Registry;
+pub use registry::{Registry, UnknownArchitecture};
 
 /// Makes [`ALL`], and macros that give tests a case for each member.
 macro_rules! registry {

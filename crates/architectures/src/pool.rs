@@ -235,11 +235,9 @@ impl List {
     fn put(&self, stream: TcpStream, active: Active) {
         let mut inner = self.lock();
         inner.streams.push_back((stream, active));
-        let must_be_told = inner.idle.summon();
+        let summons = inner.idle.summon();
         drop(inner);
-        if must_be_told {
-            self.changed.notify_one();
-        }
+        summons.send(&self.changed);
     }
 
     /// Waits for a connection, and returns the one that has waited longest. `None` if no more will
@@ -255,18 +253,16 @@ impl List {
         if inner.has_room(self.size) {
             self.call_acceptor(&mut inner);
         }
-        let must_be_told = !inner.streams.is_empty() && inner.idle.summon();
+        let summons = (!inner.streams.is_empty()).then(|| inner.idle.summon());
         drop(inner);
-        if must_be_told {
-            self.changed.notify_one();
+        if let Some(summons) = summons {
+            summons.send(&self.changed);
         }
         next
     }
 
     fn call_acceptor(&self, inner: &mut Inner) {
-        if inner.acceptor.summon() {
-            self.left.notify_one();
-        }
+        inner.acceptor.summon().send(&self.left);
     }
 
     fn close(&self) {

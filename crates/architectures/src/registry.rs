@@ -38,15 +38,31 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// One line that lists the names, if there is none.
-    pub fn named(self, name: &str) -> Result<&'static dyn Architecture, String> {
+    /// [`UnknownArchitecture`], if there is none.
+    pub fn named(self, name: &str) -> Result<&'static dyn Architecture, UnknownArchitecture> {
         self.iter().find(|architecture| architecture.name() == name).ok_or_else(|| {
             let names: Vec<&str> = self.iter().map(Architecture::name).collect();
             let names = names.join(", ");
-            format!("there is no architecture `{name}`: choose one of {names}")
+            UnknownArchitecture { name: name.to_owned(), names }
         })
     }
 }
+
+/// No architecture has this name. The message lists the names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownArchitecture {
+    name: String,
+    names: String,
+}
+
+impl fmt::Display for UnknownArchitecture {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, names } = self;
+        write!(formatter, "there is no architecture `{name}`: choose one of {names}")
+    }
+}
+
+impl std::error::Error for UnknownArchitecture {}
 
 impl fmt::Debug for Registry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,7 +79,7 @@ mod tests {
     fn a_name_that_is_not_known_is_told_with_those_that_are() {
         let registry = Registry::default();
         assert_eq!(registry.named("epoll").unwrap().name(), "epoll");
-        let problem = registry.named("magic").err().unwrap();
+        let problem = registry.named("magic").err().unwrap().to_string();
         assert!(problem.starts_with("there is no architecture `magic`: choose one of iterative, "));
     }
 

@@ -16,11 +16,12 @@ pub(crate) fn cargo(subcommand: &str) -> Command {
 }
 
 /// Runs a command of cargo that is quick. Returns its standard output, or its error in one line.
-pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, String> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| unavailable(&error))?;
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Failure::failed(unavailable(&error)))?;
     match output.status.success() {
         true => Ok(output.stdout),
-        false => Err(in_one_line(&String::from_utf8_lossy(&output.stderr))),
+        false => Err(Failure::misuse(in_one_line(&String::from_utf8_lossy(&output.stderr)))),
     }
 }
 
@@ -31,16 +32,17 @@ pub(crate) fn locate(manifest: Option<&Path>) -> Result<String, Failure> {
     if let Some(manifest) = manifest {
         command.arg("--manifest-path").arg(manifest);
     }
-    let found = output(&mut command).map_err(Failure::Misuse)?;
+    let found = output(&mut command)?;
     Ok(String::from_utf8_lossy(&found).trim_end().to_owned())
 }
 
 /// Everything that cargo knows of a workspace and its dependencies.
-pub(crate) fn metadata(manifest: &Path, arguments: &[OsString]) -> Result<Value, String> {
+pub(crate) fn metadata(manifest: &Path, arguments: &[OsString]) -> Result<Value, Failure> {
     let mut command = cargo("metadata");
     command.args(["--format-version", "1", "--manifest-path"]).arg(manifest).args(arguments);
     let output = output(&mut command)?;
-    serde_json::from_slice(&output).map_err(|error| format!("cargo metadata: {error}"))
+    serde_json::from_slice(&output)
+        .map_err(|error| Failure::failed(format!("cargo metadata: {error}")))
 }
 
 /// Runs `cargo check` on the packages that the arguments name, and otherwise on all.
@@ -71,8 +73,8 @@ fn unavailable(error: &std::io::Error) -> String {
 }
 
 /// The error in what cargo said, without its progress and warnings.
-fn in_one_line(said: &str) -> String {
-    let from = said.find("error: ").map_or(said, |start| &said[start + "error: ".len()..]);
+fn in_one_line(output: &str) -> String {
+    let from = output.find("error: ").map_or(output, |start| &output[start + "error: ".len()..]);
     let lines: Vec<&str> = from.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("; ").replace(":; ", ": ")
 }
@@ -94,8 +96,8 @@ mod tests {
 
     #[test]
     fn an_error_becomes_one_line() {
-        let said =
+        let output =
             "    Updating crates.io index\nerror: failed to select a version:\n\n  it is pinned\n";
-        assert_eq!(in_one_line(said), "failed to select a version: it is pinned");
+        assert_eq!(in_one_line(output), "failed to select a version: it is pinned");
     }
 }

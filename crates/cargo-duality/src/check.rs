@@ -99,7 +99,7 @@ impl Workspace {
             let remedy = "run `cargo generate-lockfile`, so that the check sees your versions";
             return Err(Failure::misuse(format!("{}: no Cargo.lock; {remedy}", root.display())));
         }
-        let metadata = cargo::metadata(&manifest, &["--locked".into()]).map_err(Failure::Misuse)?;
+        let metadata = cargo::metadata(&manifest, &["--locked".into()])?;
         let tree = Tree::new(&metadata);
         let target = PathBuf::from(metadata["target_directory"].as_str().unwrap_or_default());
         let Some(tokio) = tree.first_version_of("tokio") else {
@@ -140,7 +140,7 @@ impl Workspace {
         };
         let manifest = copy.manifest();
         let config = vec!["--config".into(), file.clone().into_os_string()];
-        let failed = |error: String| {
+        let failed = |error: &dyn std::fmt::Display| {
             let remedy = match source {
                 Source::Git => "; --patch takes it from a checkout of Duality",
                 Source::Folder(_) => "",
@@ -155,21 +155,21 @@ impl Workspace {
         update.arg("--manifest-path").arg(&manifest).args(&config);
         update.args(["--package", &format!("tokio@{}", self.locked), "--precise", VERSION]);
         match cargo::output(&mut update) {
-            Err(error) if error.contains("failed to select a version") => {
-                return Ok(Err(copy.with_original_paths(&error)));
+            Err(error) if error.to_string().contains("failed to select a version") => {
+                return Ok(Err(copy.with_original_paths(&error.to_string())));
             }
-            other => drop(other.map_err(failed)?),
+            other => drop(other.map_err(|error| failed(&error))?),
         }
         let metadata = || cargo::metadata(&manifest, &config).map(|found| Tree::new(&found));
-        let mut tree = metadata().map_err(failed)?;
+        let mut tree = metadata().map_err(|error| failed(&error))?;
         if version.is_none() {
             // Only the patch depends on bytes.
             version = bytes_of(&tree);
             write(&source.lines(version.as_deref()))?;
-            tree = metadata().map_err(failed)?;
+            tree = metadata().map_err(|error| failed(&error))?;
         }
         if !tree.has_patch("tokio", VERSION) {
-            return Err(failed(format!("cargo has not taken tokio {VERSION}")));
+            return Err(failed(&format_args!("cargo has not taken tokio {VERSION}")));
         }
         let lines = source.lines(version.as_deref());
         Ok(Ok(Patched { copy, config, tree, lines, bytes: version }))

@@ -118,9 +118,9 @@ mod tests {
         let main = copy.of(&root.join("src/main.rs"));
         assert_eq!(copy.original(main.to_str().unwrap()), "src/main.rs");
         assert_eq!(copy.original("src/main.rs"), "src/main.rs");
-        let said = format!("required by shop ({})", copy.of(&root).display());
-        let told = format!("required by shop ({})", root.display());
-        assert_eq!(copy.with_original_paths(&said), told);
+        let copied = format!("required by shop ({})", copy.of(&root).display());
+        let original = format!("required by shop ({})", root.display());
+        assert_eq!(copy.with_original_paths(&copied), original);
         let lib = outer.path().join("lib/Cargo.toml");
         assert_eq!(copy.original(copy.of(&lib).to_str().unwrap()), lib.to_str().unwrap());
     }

@@ -39,10 +39,10 @@ pub(crate) fn errors(messages: &str) -> Vec<Error> {
 fn of_message(message: &Value) -> Vec<Error> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |value: &Value| value.as_u64().unwrap_or_default();
-    let said = &message["message"];
-    let spans = said["spans"].as_array().cloned().unwrap_or_default();
+    let diagnostic = &message["message"];
+    let spans = diagnostic["spans"].as_array().cloned().unwrap_or_default();
     let places: Vec<&Value> = spans.iter().filter(|span| span["is_primary"] == true).collect();
-    let what = text(&said["message"]);
+    let what = text(&diagnostic["message"]);
     let error = |span: &Value, item: Option<String>| Error {
         package: text(&message["package_id"]),
         file: text(&span["file_name"]),
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn an_import_of_two_items_is_two_errors() {
         let text = "unresolved imports `tokio::time::pause`, `tokio::time::advance`";
-        let said = message("error", text, &[span("src/a.rs", 1), span("src/a.rs", 2)]);
+        let line = message("error", text, &[span("src/a.rs", 1), span("src/a.rs", 2)]);
         let found: Vec<_> =
-            errors(&said).into_iter().map(|error| (error.line, error.item)).collect();
+            errors(&line).into_iter().map(|error| (error.line, error.item)).collect();
         let item = |name: &str| Some(format!("tokio::time::{name}"));
         assert_eq!(found, [(1, item("pause")), (2, item("advance"))]);
     }
@@ -146,8 +146,8 @@ mod tests {
     #[test]
     fn warnings_are_left_out_and_repeated_errors_are_told_once() {
         let error = message("error", "cannot find `a` in `b`", &[span("src/main.rs", 4)]);
-        let said = message("warning", "unused", &[]) + &error + &error + "not JSON\n";
-        let errors = errors(&said);
+        let lines = message("warning", "unused", &[]) + &error + &error + "not JSON\n";
+        let errors = errors(&lines);
         let [Error { file, line: 4, column: 9, package, .. }] = &errors[..] else {
             panic!("{errors:?}")
         };

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-#[path = "../../runtime/tests/kept_port/mod.rs"]
+#[path = "../../runtime/tests/all/kept_port/mod.rs"]
 mod kept_port;
 pub mod mid_load;
 pub mod programs;

@@ -17,7 +17,7 @@ fn every_subject_of_the_plan_serves_its_requests() {
     command.arg("compare").arg(&plan).arg("--out").arg(out.path());
     command.args(["-c", "2", "--repeats", "1", "--blocks", "0"]);
     let output = finish(command.args(["--window", "50ms", "--warm-up", "20ms"]));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let mut outcomes = BTreeMap::new();
     for entry in std::fs::read_dir(out.path()).expect("a folder") {
         let folder = entry.expect("readable").path();
@@ -34,8 +34,8 @@ fn every_subject_of_the_plan_serves_its_requests() {
     }
     let mut experiments: Vec<&String> = outcomes.keys().map(|(name, _)| name).collect();
     experiments.dedup();
-    assert_eq!(experiments.len(), 8, "{said}");
-    assert_eq!(outcomes.len(), 46, "{said}");
+    assert_eq!(experiments.len(), 8, "{stderr}");
+    assert_eq!(outcomes.len(), 46, "{stderr}");
     for ((experiment, subject), cell) in &outcomes {
         match cell["outcome"].as_str() {
             Some("measured") => {

@@ -262,9 +262,9 @@ fn a_stack_that_is_too_small_is_refused_in_one_line() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "phone", "--architecture=threads", "--stack-size=16K"]);
     let output = command.current_dir(&directory).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.lines().count() == 1 && said.contains("64K"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.lines().count() == 1 && stderr.contains("64K"), "{stderr}");
 }
 
 /// On the least stack that the registry names, each service does its work.
@@ -308,9 +308,9 @@ fn the_least_stack_is_enough() {
 fn without_room_for_the_first_stack_a_server_says_so() {
     let arguments = ["echo", "--architecture=uthreads", "--poller=epoll", "--stack-size=1G"];
     let output = limited("ulimit -v 524288", &arguments).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.lines().count() == 1 && said.contains("cannot serve"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.lines().count() == 1 && stderr.contains("cannot serve"), "{stderr}");
 }
 
 #[test]
@@ -328,10 +328,13 @@ fn without_descriptors_to_begin_with_a_server_says_so() {
             let mut command = Command::new("sh");
             command.args(["-c", &format!("{limit}; exec timeout -s KILL 20 \"$0\" \"$@\"")]);
             let output = command.arg(env!("CARGO_BIN_EXE_served")).output().unwrap();
-            let said = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(1), "{architecture}, {count}: {said}");
-            assert!(said.lines().count() == 1 && said.contains("Too many open files"), "{said}");
-            assert!(said.contains("ulimit -n"), "the remedy is named: {said}");
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{architecture}, {count}: {stderr}");
+            assert!(
+                stderr.lines().count() == 1 && stderr.contains("Too many open files"),
+                "{stderr}"
+            );
+            assert!(stderr.contains("ulimit -n"), "the remedy is named: {stderr}");
         }
     }
 }

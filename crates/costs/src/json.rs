@@ -79,8 +79,8 @@ struct Batches<'a> {
 
 /// The measurements.
 pub fn json(rows: &[Row]) -> Value {
-    let told = Told { version: VERSION, costs: rows.iter().map(OfCost::of).collect() };
-    serde_json::to_value(told).expect("it is plain data")
+    let document = Told { version: VERSION, costs: rows.iter().map(OfCost::of).collect() };
+    serde_json::to_value(document).expect("it is plain data")
 }
 
 impl<'a> OfCost<'a> {

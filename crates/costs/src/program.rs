@@ -115,14 +115,14 @@ mod tests {
 
     #[test]
     fn what_goes_wrong_is_told() {
-        let told = |script: &str| shell(script).ask("switch", 1, None).unwrap_err().to_string();
-        assert!(told("exit 3").contains("exit status: 3"));
-        assert!(told("echo switch 1 5 ns; exit 1").contains("exit status: 1"));
-        assert!(told("echo nonsense").contains("not four words"));
+        let message = |script: &str| shell(script).ask("switch", 1, None).unwrap_err().to_string();
+        assert!(message("exit 3").contains("exit status: 3"));
+        assert!(message("echo switch 1 5 ns; exit 1").contains("exit status: 1"));
+        assert!(message("echo nonsense").contains("not four words"));
         // The driver stops reading this endless output. The program fails at that moment, or
         // because of its output.
-        assert!(!told("exec yes").is_empty());
-        assert_eq!(told("echo unavailable no threads"), "no threads");
+        assert!(!message("exec yes").is_empty());
+        assert_eq!(message("echo unavailable no threads"), "no threads");
         let absent = Program { command: vec!["/nowhere/st".into()] };
         assert!(
             absent.ask("switch", 1, None).unwrap_err().to_string().starts_with("/nowhere/st: ")

@@ -125,9 +125,9 @@ fn missing(rows: &[Row]) -> Vec<String> {
             } else {
                 format!("{} of {}", row.cost.name, cell.subject)
             };
-            let told = format!("{what}: {why}");
-            if !missing.contains(&told) {
-                missing.push(told);
+            let line = format!("{what}: {why}");
+            if !missing.contains(&line) {
+                missing.push(line);
             }
         }
     }

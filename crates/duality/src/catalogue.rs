@@ -7,7 +7,7 @@ use duality_lab::ask::settings::Misfit;
 use duality_services::{ALL, Entry, Setup, SetupError, find, http, store};
 
 use crate::Service;
-use crate::failure::{Failure, flag};
+use crate::failure::{Failure, Party, flag};
 use crate::setup;
 
 /// The services of this program.
@@ -179,8 +179,8 @@ impl Catalogue {
 
 fn failed(error: &SetupError) -> Failure {
     match error {
-        SetupError::Choice { .. } | SetupError::NotDurable(_) => Failure::misuse(error.to_string()),
-        SetupError::Store(_) => Failure::failed(error.to_string()),
+        SetupError::Choice { .. } | SetupError::NotDurable(_) => Failure::misuse(error),
+        SetupError::Store(_) => Failure::new(Party::Store, error),
     }
 }
 

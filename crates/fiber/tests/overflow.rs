@@ -63,11 +63,11 @@ fn assert_reported(test: &str) {
 }
 
 fn assert_output(output: &Output) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{stderr}");
     let expected =
         "task 17 has overflowed its stack of 64 KiB: give it a larger one (--stack-size)";
-    assert_eq!(said.lines().filter(|line| *line == expected).count(), 1, "{said}");
+    assert_eq!(stderr.lines().filter(|line| *line == expected).count(), 1, "{stderr}");
 }
 
 #[test]
@@ -143,10 +143,10 @@ fn a_kernel_threads_own_overflow_is_still_std_s() {
         survived();
     }
     let output = child(test);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
-    assert!(said.contains("thread 'of std'"), "{said}");
-    assert!(said.contains("has overflowed its stack\n"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{stderr}");
+    assert!(stderr.contains("thread 'of std'"), "{stderr}");
+    assert!(stderr.contains("has overflowed its stack\n"), "{stderr}");
 }
 
 /// A fault elsewhere, by a fiber or outside, ends the process by SIGSEGV and prints nothing.
@@ -163,9 +163,9 @@ fn another_fault_of_a_fiber_is_a_plain_one() {
         survived();
     }
     let output = child(test);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{said}");
-    assert!(!said.contains("overflowed"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{stderr}");
+    assert!(!stderr.contains("overflowed"), "{stderr}");
 }
 
 /// A fault in the guard of another stack is no overflow of the running stack.
@@ -187,9 +187,9 @@ fn the_guard_of_another_is_a_plain_fault() {
         survived();
     }
     let output = child(test);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{said}");
-    assert!(!said.contains("overflowed"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{stderr}");
+    assert!(!stderr.contains("overflowed"), "{stderr}");
 }
 
 /// In this case the watch changes nothing. Std's handler takes the first signal for a fault, and

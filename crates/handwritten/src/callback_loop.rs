@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use duality_architectures::common::addresses::{Addresses, Counted};
 use duality_architectures::common::admission::Admission;
-use duality_architectures::common::line::{Limit, Line, MOST_REFUSALS, Turn};
+use duality_architectures::common::line::{Limit, MOST_REFUSALS, Turn, WaitQueue};
 use duality_architectures::common::pressure::{PAUSE, Pressure};
 use duality_architectures::common::refusals::{self, Reason};
 use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
@@ -40,7 +40,7 @@ pub(crate) struct CallbackLoop<M: StateMachine> {
     common: M::Common,
     addresses: Addresses,
     /// Connections that wait for a slot.
-    line: Line<Accepted>,
+    line: WaitQueue<Accepted>,
     /// The number of connections that are being refused. They have no slot.
     refusing: usize,
     poller: Box<dyn Poller>,
@@ -113,7 +113,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         Ok(Self {
             common,
             addresses: limit.addresses(),
-            line: Line::new(limit),
+            line: WaitQueue::new(limit),
             refusing: 0,
             poller,
             timers: Timers::new(now),

@@ -191,9 +191,9 @@ impl Conversation {
                 let persistence = if is_last { Persistence::Close } else { request.persistence };
                 let is_quiet = !is_last && self.input.unused().len() == length;
                 return match self.desk.answer(&request, &[], persistence, http) {
-                    Ok(said) => {
+                    Ok(announced) => {
                         self.input.consume(length);
-                        self.stage = Stage::after(said, is_quiet, limits);
+                        self.stage = Stage::after(announced, is_quiet, limits);
                         Ok(())
                     }
                     Err((errand, now)) => {
@@ -355,8 +355,8 @@ impl Conversation {
     ) -> Step {
         let Parsed::Complete(request) = parse(head) else { return Err(Next::End) };
         match self.desk.answer(&request, body, persistence, http) {
-            Ok(said) => {
-                self.stage = Stage::after(said, is_quiet, http.limits());
+            Ok(announced) => {
+                self.stage = Stage::after(announced, is_quiet, http.limits());
                 Ok(())
             }
             Err((errand, now)) => {
@@ -381,12 +381,12 @@ impl Conversation {
         let Sought { head, persistence, now, is_quiet } = *sought;
         let bytes = head.as_deref().unwrap_or(self.input.unused());
         let Parsed::Complete(request) = parse(bytes) else { return Err(Next::End) };
-        let said = self.desk.answer_found(found, &request, persistence, now);
+        let announced = self.desk.answer_found(found, &request, persistence, now);
         let length = request.head.len();
         if head.is_none() {
             self.input.consume(length);
         }
-        self.stage = Stage::after(said, is_quiet, limits);
+        self.stage = Stage::after(announced, is_quiet, limits);
         Ok(())
     }
 

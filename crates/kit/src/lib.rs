@@ -108,7 +108,7 @@ where
 {
     let reactor = Reactor::new().unwrap();
     let (queue, blocks) = mpsc::channel();
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let dispatch = move |block| {
         // No block is taken any more once the body has ended.
         let _ = queue.send(block);
@@ -122,7 +122,7 @@ where
     tasks.start(Box::pin(async move { tell.send(body.await).unwrap() }));
     let outcome = loop {
         blocks.recv().unwrap().run();
-        match told.try_recv() {
+        match receiver.try_recv() {
             Err(mpsc::TryRecvError::Empty) => {}
             outcome => break outcome,
         }

@@ -1,6 +1,8 @@
 //! Numbers in the form that people read, with their units. The terminal's tables and the report
 //! share them.
 
+use sha2::{Digest, Sha256};
+
 use crate::statistics::{Estimate, Interval};
 
 /// Beyond this share, half of an interval misleads. Intervals are computed on logarithms, so they
@@ -205,6 +207,11 @@ pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// The hash that `sha256sum` prints.
+pub(crate) fn sha256(data: &[u8]) -> String {
+    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,5 +243,7 @@ mod tests {
         assert_eq!(Counted::Users.one(1), "1 time your users");
         assert_eq!(Counted::Users.several(&[10, 1000]), "10 and 1,000 times your users");
         assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(sha256(b""), empty);
     }
 }

@@ -20,6 +20,7 @@
 
 pub mod ask;
 pub mod capacity;
+mod failure;
 pub mod format;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -39,3 +40,6 @@ pub mod tell;
 pub mod traffic;
 pub mod trial;
 pub mod units;
+
+pub use duality_load::Mistake;
+pub use failure::{AtFile, Blame, Failure, Party};

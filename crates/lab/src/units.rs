@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use duality_load::{At, Slo};
 
+use crate::Mistake;
+
 /// No shorter latency can be achieved.
 const SHORTEST_LIMIT: Duration = Duration::from_micros(1);
 
@@ -13,7 +15,7 @@ const SHORTEST_LIMIT: Duration = Duration::from_micros(1);
 /// # Errors
 ///
 /// The error names valid forms.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, Mistake> {
     let (number, scale) =
         if let Some(number) = text.strip_suffix("us").or_else(|| text.strip_suffix("µs")) {
             (number, 1e-6)
@@ -27,7 +29,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
             match text.parse::<f64>() {
                 Ok(0.0) => return Ok(Duration::ZERO),
                 Ok(number) if number > 0.0 => {
-                    return Err(format!("{text} has no unit: write {text}s, {text}ms or {text}m"));
+                    return Err(
+                        format!("{text} has no unit: write {text}s, {text}ms or {text}m").into()
+                    );
                 }
                 _ => (text, f64::NAN),
             }
@@ -46,11 +50,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 ///
 /// The error names valid forms.
-pub fn parse_slo(text: &str) -> Result<Slo, String> {
+pub fn parse_slo(text: &str) -> Result<Slo, Mistake> {
     let (percentile, limit) = text.split_once('=').ok_or("give a limit such as p99=10ms")?;
     let slo = Slo { percentile: percentile.parse()?, limit: parse_duration(limit)? };
     if slo.limit < SHORTEST_LIMIT {
-        return Err("nothing is answered in no time: give a limit from 1us on".to_owned());
+        return Err("nothing is answered in no time: give a limit from 1us on".into());
     }
     Ok(slo)
 }
@@ -60,11 +64,11 @@ pub fn parse_slo(text: &str) -> Result<Slo, String> {
 /// # Errors
 ///
 /// The error names the mistake and the remedy.
-pub fn parse_command(text: &str) -> Result<Vec<String>, String> {
+pub fn parse_command(text: &str) -> Result<Vec<String>, Mistake> {
     match shlex::split(text) {
         Some(words) if !words.is_empty() => Ok(words),
-        Some(_) => Err("no command is given: name a program and its arguments".to_owned()),
-        None => Err("a quote is not closed: close it".to_owned()),
+        Some(_) => Err("no command is given: name a program and its arguments".into()),
+        None => Err("a quote is not closed: close it".into()),
     }
 }
 
@@ -73,12 +77,13 @@ pub fn parse_command(text: &str) -> Result<Vec<String>, String> {
 /// # Errors
 ///
 /// The error names valid forms.
-pub fn parse_place(text: &str) -> Result<At, String> {
+pub fn parse_place(text: &str) -> Result<At, Mistake> {
     match text {
         "busiest" => Ok(At::Busiest),
         "median" => Ok(At::Median),
         time => parse_duration(time).map(At::Time).map_err(|_| {
             format!("`{text}` is no place in a recording: write busiest, median or a time as 90s")
+                .into()
         }),
     }
 }
@@ -89,7 +94,7 @@ pub fn parse_place(text: &str) -> Result<At, String> {
 /// # Errors
 ///
 /// The error names valid forms.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
+pub fn parse_bytes(text: &str) -> Result<u64, Mistake> {
     let end =
         text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

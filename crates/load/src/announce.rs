@@ -85,8 +85,8 @@ impl Announcer {
 
     fn offer(&self, announcement: Announcement) -> bool {
         // A caller that is still busy with the last announcement misses this one.
-        let told = self.announcements.try_send(announcement);
-        !matches!(told, Err(TrySendError::Disconnected(_))) && !self.stop.load(Ordering::Relaxed)
+        let sent = self.announcements.try_send(announcement);
+        !matches!(sent, Err(TrySendError::Disconnected(_))) && !self.stop.load(Ordering::Relaxed)
     }
 }
 

@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn the_level_and_the_profile_are_told() {
-        let told = built();
-        assert!(told.starts_with("level ") && told.contains(", profile "), "{told}");
+        let text = built();
+        assert!(text.starts_with("level ") && text.contains(", profile "), "{text}");
     }
 }

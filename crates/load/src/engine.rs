@@ -309,7 +309,7 @@ impl Engine {
         recorders: &[&Recorder],
     ) -> Result<(), Interrupted> {
         let start = Instant::now();
-        let mut told = start;
+        let mut announced = start;
         for part in 1..=PARTS {
             let end = duration * part / PARTS;
             loop {
@@ -318,8 +318,8 @@ impl Engine {
                     break;
                 }
                 time::sleep(left.min(TICK)).await;
-                if told.elapsed() >= TICK {
-                    told = Instant::now();
+                if announced.elapsed() >= TICK {
+                    announced = Instant::now();
                     self.tick(recorders)?;
                 }
             }

@@ -80,6 +80,7 @@ pub use client::http::{
     Expectation, ExpectedBody, Header, Listed, Method, Page, Request, Script, Statuses, Values,
 };
 pub use crowd::{Crowd, Fate, Spans};
+pub use duality_trace::Mistake;
 pub use failure::{is_own_failure, is_wrong_reply};
 pub use fidelity::{Fidelity, Replayed};
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};

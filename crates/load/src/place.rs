@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use duality_trace::Mistake;
+
 /// The most bytes of a Unix socket's path (unix(7)).
 pub(crate) const LONGEST_PATH: usize = 107;
 
@@ -22,16 +24,16 @@ impl Place {
     /// # Errors
     ///
     /// The error: no socket can have this path.
-    pub(crate) fn unix(path: &Path) -> Result<Self, String> {
+    pub(crate) fn unix(path: &Path) -> Result<Self, Mistake> {
         let length = path.as_os_str().len();
         if length == 0 {
-            return Err("the path of the Unix socket is missing".to_owned());
+            return Err("the path of the Unix socket is missing".into());
         }
         if length > LONGEST_PATH {
             return Err(format!(
                 "the path of a Unix socket has at most {LONGEST_PATH} bytes, and this has {length}: \
                  use a shorter one, such as a symbolic link in /tmp"
-            ));
+            ).into());
         }
         Ok(Self::Unix(path.into()))
     }

@@ -165,12 +165,12 @@ mod tests {
         assert_eq!(at(7).exhausted_since(&at(7)), None);
         let found = at(19).exhausted_since(&at(7)).unwrap();
         assert_eq!((found.times, found.processors), (12, None));
-        let told = Exhausted { processors: Some(0.3), ..found }.told();
+        let sentence = Exhausted { processors: Some(0.3), ..found }.told();
         assert!(
-            told.contains(
+            sentence.contains(
                 "of 0.30 processors of the control group /no/such/group ran out 12 times"
             ),
-            "{told}"
+            "{sentence}"
         );
         assert_eq!(share("30000", "100000\n"), Some(0.3));
         assert_eq!((share("max", "100000"), share("-1\n", "100000\n")), (None, None));

@@ -21,6 +21,7 @@ use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::place::Place;
 use crate::tls::{Handshakes, Trust};
+use duality_trace::Mistake;
 
 /// The beginning of an http target at a Unix socket, and the `Host` of its requests.
 const UNIX: &str = "http+unix://";
@@ -88,7 +89,8 @@ impl Target {
                 problem: format!(
                     "{} has no requests to choose; load an http server",
                     self.service()
-                ),
+                )
+                .into(),
                 target: self.to_string(),
             });
         };
@@ -106,7 +108,7 @@ impl Target {
         let nowhere = |_: &str| Ok(vec![SocketAddr::from(([127, 0, 0, 1], 80))]);
         let target = parse(text, nowhere).and_then(|target| {
             if target.service() != http::ENTRY.name || target.address().is_none() {
-                return Err("with a Unix socket, give an http:// target".to_owned());
+                return Err("with a Unix socket, give an http:// target".into());
             }
             Ok(Self { places: vec![Place::unix(path)?], alternatives: false, ..target })
         });
@@ -189,7 +191,7 @@ impl Target {
     /// [`TargetError`], which names the change to make.
     pub fn check(&self) -> Result<(), TargetError> {
         match self.protocol.problem() {
-            Some(problem) => Err(TargetError { target: self.to_string(), problem }),
+            Some(problem) => Err(TargetError { target: self.to_string(), problem: problem.into() }),
             None => Ok(()),
         }
     }
@@ -252,7 +254,7 @@ impl fmt::Display for Target {
 #[error("target {target:?}: {problem}")]
 pub struct TargetError {
     target: String,
-    problem: String,
+    problem: Mistake,
 }
 
 impl FromStr for Target {
@@ -282,7 +284,7 @@ pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 /// # Errors
 ///
 /// The error names the mistake and the remedy.
-pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
+pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, Mistake> {
     if let Some(rest) = text.strip_prefix(UNIX) {
         return local(rest);
     }
@@ -302,11 +304,12 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
     if authorities.len() > 1 && !entry.is_across {
         return Err(format!(
             "the clients of {scheme} load one server; write {scheme}://{authority}"
-        ));
+        )
+        .into());
     }
     let path = if matches!(path, "" | "/") { entry.page.unwrap_or_default() } else { path };
     if entry.page.is_none() && !path.is_empty() {
-        return Err(format!("{scheme} has no path; write {scheme}://{authority}"));
+        return Err(format!("{scheme} has no path; write {scheme}://{authority}").into());
     }
     let port = if secure { Some(443) } else { entry.port };
     let found = authorities.iter().map(|place| resolve(place, entry, port, look_up));
@@ -318,11 +321,11 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
 }
 
 /// The target of `/PATH/TO.SOCK:/URL`.
-fn local(text: &str) -> Result<Target, String> {
+fn local(text: &str) -> Result<Target, Mistake> {
     let (socket, path) = text.split_once(':').unwrap_or((text, ""));
     let is_path = socket.starts_with('/') && !socket.ends_with('/');
     if !is_path || socket.chars().any(char::is_control) {
-        return Err(format!("expected {UNIX}/PATH/TO.SOCK:/URL"));
+        return Err(format!("expected {UNIX}/PATH/TO.SOCK:/URL").into());
     }
     let path = path.split('#').next().unwrap_or_default();
     let page = Page { host: LOCAL_HOST.to_owned(), path: http_path(path)? };
@@ -331,18 +334,18 @@ fn local(text: &str) -> Result<Target, String> {
     Ok(Target { places, alternatives: false, secure: false, protocol })
 }
 
-fn no_client(scheme: &str) -> String {
+fn no_client(scheme: &str) -> Mistake {
     let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
-    format!("no client for {scheme:?}; there is one for each of {}", names.join(", "))
+    format!("no client for {scheme:?}; there is one for each of {}", names.join(", ")).into()
 }
 
 /// `HOST:PORT`, `:PORT` and `PORT` name an http server, as in `duality serve --listen`.
-fn without_scheme(text: &str) -> Result<&str, String> {
+fn without_scheme(text: &str) -> Result<&str, Mistake> {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let port = authority.rsplit(':').next().unwrap_or_default();
     match !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
         true => Ok(text),
-        false => Err("expected SERVICE://HOST:PORT, as in http://127.0.0.1:8080/".to_owned()),
+        false => Err("expected SERVICE://HOST:PORT, as in http://127.0.0.1:8080/".into()),
     }
 }
 
@@ -361,18 +364,18 @@ fn resolve(
     entry: &Entry,
     port: Option<u16>,
     look_up: LookUp,
-) -> Result<Vec<Place>, String> {
+) -> Result<Vec<Place>, Mistake> {
     if authority.contains('@') {
         return Err("a target has no user names; write SERVICE://HOST:PORT, and give \
                     `load --user NAME:PASSWORD`"
-            .to_owned());
+            .into());
     }
     // A colon within the brackets of an IPv6 address does not begin the port.
     let has_port = authority.rfind(':') > authority.rfind(']');
     let with_port = match (has_port, port) {
         (true, _) => authority.to_owned(),
         (false, Some(port)) => format!("{authority}:{port}"),
-        (false, None) => return Err("the port is missing; write SERVICE://HOST:PORT".to_owned()),
+        (false, None) => return Err("the port is missing; write SERVICE://HOST:PORT".into()),
     };
     let (host, port) = with_port.rsplit_once(':').expect("the port was added above");
     let bracketed = host.strip_prefix('[').map(|host| host.strip_suffix(']').unwrap_or_default());
@@ -381,13 +384,13 @@ fn resolve(
     {
         return Err(format!(
             "{authority:?} is no address; write an IPv6 address in brackets, as in http://[::1]:8080/"
-        ));
+        ).into());
     }
     if host.is_empty() {
-        return Err("the host is missing; write SERVICE://HOST:PORT".to_owned());
+        return Err("the host is missing; write SERVICE://HOST:PORT".into());
     }
     if !port.parse().is_ok_and(|port: u16| port > 0) {
-        return Err(format!("{port:?} is not a port; ports are 1 to 65535"));
+        return Err(format!("{port:?} is not a port; ports are 1 to 65535").into());
     }
     let mut found = look_up(&with_port)
         .map_err(|error| format!("no address found for host {host:?} ({error})"))?;
@@ -400,7 +403,7 @@ fn resolve(
         }
     }
     if places.is_empty() {
-        return Err(format!("host {host:?} has no address"));
+        return Err(format!("host {host:?} has no address").into());
     }
     if !entry.uses_all_addresses {
         places.truncate(1);
@@ -409,9 +412,9 @@ fn resolve(
 }
 
 /// The request target of a URL's path and query.
-fn http_path(path: &str) -> Result<String, String> {
+fn http_path(path: &str) -> Result<String, Mistake> {
     if let Some(wrong) = path.chars().find(|character| !character.is_ascii_graphic()) {
-        return Err(format!("{wrong:?} must be percent-encoded in a path"));
+        return Err(format!("{wrong:?} must be percent-encoded in a path").into());
     }
     Ok(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
 }
@@ -546,8 +549,8 @@ mod tests {
         }
         assert!("echo://127.0.0.1:7".parse::<Target>().unwrap().check().is_ok());
         let http2: Target = "h2c://127.0.0.1:7".parse().unwrap();
-        let told = http2.check().err().map(|error| error.to_string());
-        assert_eq!(told.is_none(), cfg!(feature = "http2"));
-        assert!(told.is_none_or(|told| told.contains("`--features http2`")));
+        let message = http2.check().err().map(|error| error.to_string());
+        assert_eq!(message.is_none(), cfg!(feature = "http2"));
+        assert!(message.is_none_or(|message| message.contains("`--features http2`")));
     }
 }

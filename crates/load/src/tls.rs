@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use duality_runtime::net::TcpStream;
 
+use duality_trace::Mistake;
+
 /// The certificates of servers that a load trusts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
@@ -37,7 +39,7 @@ impl Handshakes {
     /// # Errors
     ///
     /// The authorities that cannot be read, or the name, and the remedy.
-    pub(crate) fn new(server: &str, trust: &Trust, http2: bool) -> Result<Self, String> {
+    pub(crate) fn new(server: &str, trust: &Trust, http2: bool) -> Result<Self, Mistake> {
         use duality_runtime::net::tls;
 
         let trust = match trust {
@@ -45,7 +47,7 @@ impl Handshakes {
             Trust::Authority(file) => tls::Trust::Authority(file),
             Trust::Anything => tls::Trust::Anything,
         };
-        let connector = tls::Connector::new(server, trust)?;
+        let connector = tls::Connector::new(server, trust).map_err(|error| error.to_string())?;
         let connector = if http2 { connector.offering(&[tls::HTTP_2]) } else { connector };
         Ok(Self { connector, http2 })
     }
@@ -65,8 +67,8 @@ impl Handshakes {
 #[cfg(not(feature = "rustls"))]
 impl Handshakes {
     /// Refuses `https://`: this build has no TLS.
-    pub(crate) fn new(_: &str, _: &Trust, _: bool) -> Result<Self, String> {
-        Err("this program was built without TLS: build it with `--features rustls`".to_owned())
+    pub(crate) fn new(_: &str, _: &Trust, _: bool) -> Result<Self, Mistake> {
+        Err("this program was built without TLS: build it with `--features rustls`".into())
     }
 
     #[expect(clippy::unused_async, reason = "the build with TLS waits here")]

@@ -172,12 +172,15 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_refused_in_one_line() {
         let refused = |setup: &Setup| Blocks::open(setup).unwrap_err().to_string();
-        let told = refused(&Setup { data_size: Some(79_999), ..Setup::default() });
-        assert!(told.starts_with("--data-size: a file of 79999 bytes has no 80000"), "{told}");
-        let told = refused(&Setup { read_size: Some(0), ..Setup::default() });
-        assert!(told.starts_with("--read-size: 0 bytes"), "{told}");
-        let told = refused(&Setup { data: Some("/nowhere".into()), ..Setup::default() });
-        assert!(told.starts_with("--data: /nowhere: "), "{told}");
+        let message = refused(&Setup { data_size: Some(79_999), ..Setup::default() });
+        assert!(
+            message.starts_with("--data-size: a file of 79999 bytes has no 80000"),
+            "{message}"
+        );
+        let message = refused(&Setup { read_size: Some(0), ..Setup::default() });
+        assert!(message.starts_with("--read-size: 0 bytes"), "{message}");
+        let message = refused(&Setup { data: Some("/nowhere".into()), ..Setup::default() });
+        assert!(message.starts_with("--data: /nowhere: "), "{message}");
         let least = Setup { data_size: Some(10), read_size: Some(10), ..Setup::default() };
         assert_eq!(Blocks::open(&least).unwrap().places, 1);
     }

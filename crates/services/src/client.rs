@@ -1,7 +1,7 @@
 //! The client that a wait for a store is made for. If the client leaves, the wait ends early.
 
 use duality_runtime::net::{Closed, TcpStream};
-use duality_runtime::time::{self, Duration, Instant, sleep};
+use duality_runtime::time::{Duration, sleep};
 
 /// A wait for the store is cut into slices of this length. After each slice, the call looks whether
 /// its client is still there. A shorter wait costs no look.
@@ -50,27 +50,5 @@ impl<'c> Client<'c> {
                 return;
             }
         }
-    }
-}
-
-/// Looks at a client, at most once in a slice.
-pub(crate) struct Watch<'c> {
-    client: Client<'c>,
-    looked: Instant,
-}
-
-impl<'c> Watch<'c> {
-    /// Begins now: the first look comes after a slice.
-    pub(crate) fn new(client: Client<'c>) -> Self {
-        Self { client, looked: time::now() }
-    }
-
-    /// Whether the client is known to have left.
-    pub(crate) fn has_left(&mut self) -> bool {
-        if time::since(self.looked) < SLICE {
-            return false;
-        }
-        self.looked = time::now();
-        self.client.has_left()
     }
 }

@@ -49,9 +49,9 @@ pub fn phone(line: &[u8]) -> Option<(&str, Option<&str>)> {
 /// lines. The member reads all lines at the end, in stretches, from a log of `capacity` bytes.
 /// `None` if the log has dropped lines before the member read them.
 #[must_use]
-pub fn chat(said: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u8>> {
+pub fn chat(lines: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u8>> {
     let mut log = Log::new(capacity);
-    for (number, text) in said {
+    for (number, text) in lines {
         log.add(format!("{number}> ").as_bytes(), text);
     }
     let prefix = Prefix::new(hearer);

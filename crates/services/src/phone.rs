@@ -264,11 +264,11 @@ mod tests {
             ],
         ) {
             if let Ok(request) = parse(&line) {
-                let said = match request {
+                let text = match request {
                     Request::Add { name, number } => format!("ADD {name} {number}"),
                     Request::Find { name } => format!("FIND {name}"),
                 };
-                prop_assert_eq!(said.as_bytes(), &line[..]);
+                prop_assert_eq!(text.as_bytes(), &line[..]);
             }
         }
     }

@@ -224,9 +224,9 @@ mod tests {
             drawn.iter().for_each(|_| _ = decisions.draw(Kind::Task, 4));
             decisions.take_kept()
         };
-        let said = first_difference(&run(&[1, 2, 3]), &run(&[1, 3, 3]));
+        let difference = first_difference(&run(&[1, 2, 3]), &run(&[1, 3, 3]));
         assert_eq!(
-            said,
+            difference,
             "decision 1: which ready task runs (2 of 4), then which ready task runs (3 of 4); \
              something else was sent before it"
         );

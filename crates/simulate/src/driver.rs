@@ -331,7 +331,9 @@ impl Driver {
 
     fn end(mut self) -> Outcome {
         let failed = self.shared.with_end(TEST, |end| end.outcome.take());
-        let failure = self.failure.take().or(failed.and_then(Result::err));
+        let failure = self.failure.take();
+        let failure =
+            failure.or(failed.and_then(Result::err).map(|violation| violation.to_string()));
         let mut net = lock(&self.shared.network);
         let (hash, now, counts) = (net.decisions.hash(), net.now, net.counts);
         let (story, kept) = (net.story.take(), net.decisions.take_kept());

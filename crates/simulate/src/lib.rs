@@ -60,9 +60,11 @@ mod seeds;
 pub mod services;
 mod shared;
 mod shrink;
+mod violation;
 
 pub use faults::{Counts, Faults};
 pub use net::{Crash, Ending, Host, Net, Partition};
 pub use seeds::{Failure, Seeds, Tally, seeds};
 pub use shared::Waits;
 pub use shrink::Shrunk;
+pub use violation::Violation;

@@ -12,6 +12,7 @@ use crate::faults::{Faults, nanoseconds};
 use crate::machine::lock;
 use crate::network::address_of;
 use crate::shared::{Main, Order, Shared, Waits};
+use crate::violation::Violation;
 
 /// How the main of a host ends: with nothing, or with a result.
 pub trait Ending {
@@ -20,18 +21,18 @@ pub trait Ending {
     /// # Errors
     ///
     /// If it is one.
-    fn into_result(self) -> Result<(), String>;
+    fn into_result(self) -> Result<(), Violation>;
 }
 
 impl Ending for () {
-    fn into_result(self) -> Result<(), String> {
+    fn into_result(self) -> Result<(), Violation> {
         Ok(())
     }
 }
 
 impl<T, E: fmt::Display> Ending for Result<T, E> {
-    fn into_result(self) -> Result<(), String> {
-        self.map(drop).map_err(|error| error.to_string())
+    fn into_result(self) -> Result<(), Violation> {
+        self.map(drop).map_err(|error| error.to_string().into())
     }
 }
 
@@ -250,7 +251,7 @@ impl Host {
     /// # Errors
     ///
     /// The failure of the main, in words.
-    pub async fn ended(&self) -> Result<(), String> {
+    pub async fn ended(&self) -> Result<(), Violation> {
         poll_fn(|context| {
             self.shared.with_end(self.index, |end| match &end.outcome {
                 Some(outcome) => Poll::Ready(outcome.clone()),

@@ -15,6 +15,7 @@ use crate::net::{Ending, Net};
 use crate::outside;
 use crate::shared::{Task, Waits};
 use crate::shrink::{self, Shrunk};
+use crate::violation::Violation;
 
 /// The seeds `range` of a test. See the [crate](crate) for an example.
 ///
@@ -205,7 +206,7 @@ impl Seeds {
         seed: u64,
         with_decisions: bool,
         test: T,
-    ) -> (Vec<String>, Result<(), String>)
+    ) -> (Vec<String>, Result<(), Violation>)
     where
         T: Fn(Net) -> F + Send + Sync + 'static,
         F: Future<Output: Ending> + 'static,
@@ -213,7 +214,7 @@ impl Seeds {
         let test = boxed(test);
         let plan = Plan { seed, tells: Some(with_decisions), ..self.plan.clone() };
         let outcome = simulate(&plan, &test);
-        (outcome.story, outcome.failure.map_or(Ok(()), Err))
+        (outcome.story, outcome.failure.map_or(Ok(()), |why| Err(why.into())))
     }
 
     fn run_all(&self, test: &Test) -> (Tally, Option<(u64, Bad)>) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::faults::Faults;
 use crate::machine::SharedNetwork;
+use crate::violation::Violation;
 
 /// How tasks of hosts wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum Waits {
     Park,
 }
 
-pub(crate) type Task = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+pub(crate) type Task = Pin<Box<dyn Future<Output = Result<(), Violation>>>>;
 pub(crate) type Main = Arc<dyn Fn() -> Task + Send + Sync>;
 
 /// What a task asks of the driver, which does it between two turns.
@@ -43,7 +44,7 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 pub(crate) struct End {
-    pub(crate) outcome: Option<Result<(), String>>,
+    pub(crate) outcome: Option<Result<(), Violation>>,
     pub(crate) waiters: Vec<Waker>,
     /// The number of tasks on the host.
     pub(crate) tasks: usize,

@@ -22,7 +22,7 @@ use std::time::Instant;
 use duality_architectures::Served;
 use duality_architectures::common::addresses::{Addresses, Counted};
 use duality_architectures::common::admission::Admission;
-use duality_architectures::common::line::{Limit, Line, MOST_REFUSALS, Turn};
+use duality_architectures::common::line::{Limit, MOST_REFUSALS, Turn, WaitQueue};
 use duality_architectures::common::pressure::{PAUSE, Pressure};
 use duality_architectures::common::refusals::{self, Reason};
 use duality_runtime::handler::{Connections, Peer};
@@ -47,7 +47,7 @@ pub(crate) struct Door {
     service: Served,
     admission: Admission,
     addresses: Addresses,
-    line: Line<Waiting>,
+    line: WaitQueue<Waiting>,
     pressure: Pressure,
     slots: Slots,
     /// The connections that are being refused, which have no slot.
@@ -89,7 +89,7 @@ impl Door {
             service: service.clone(),
             admission,
             addresses: limit.addresses(),
-            line: Line::new(limit),
+            line: WaitQueue::new(limit),
             pressure: Pressure::new(&Connections::default()),
             slots: Slots::new(),
             refusing: Slots::new(),

@@ -90,15 +90,15 @@ mod tests {
     fn a_drain_before_the_runtime_is_told() {
         let scope = Scope::new();
         scope.request();
-        let told = scope.enter(|| {
+        let drained = scope.enter(|| {
             runtimes::current_thread().unwrap().block_on(async {
-                let told = told_of_drains(async move |mut stop| {
+                let drained = told_of_drains(async move |mut stop| {
                     stop.requested().await;
                     Ok(())
                 });
-                timeout(Duration::from_secs(20), told).await
+                timeout(Duration::from_secs(20), drained).await
             })
         });
-        told.expect("it is told").unwrap();
+        drained.expect("it is told").unwrap();
     }
 }

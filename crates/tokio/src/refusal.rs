@@ -26,7 +26,7 @@ const MOST_READ: usize = 1 << 20;
 /// Returns the errors of the connection.
 pub(crate) async fn send(stream: StdStream) -> io::Result<()> {
     let mut stream = TcpStream::from_std(stream)?;
-    let told = timeout(LIMIT, async {
+    let sent = timeout(LIMIT, async {
         stream.write_all(BUSY).await?;
         stream.shutdown().await?;
         let (mut buffer, mut read) = ([0; 1024], 0);
@@ -38,7 +38,7 @@ pub(crate) async fn send(stream: StdStream) -> io::Result<()> {
         }
         Ok(())
     });
-    told.await.unwrap_or(Ok(()))
+    sent.await.unwrap_or(Ok(()))
 }
 
 /// Like [`send`], for a stream of our runtime.
@@ -47,7 +47,7 @@ pub(crate) async fn send(stream: StdStream) -> io::Result<()> {
 ///
 /// Returns the errors of the connection.
 pub(crate) async fn send_on_ours(mut stream: OurStream) -> io::Result<()> {
-    let told = time::timeout(LIMIT, async {
+    let sent = time::timeout(LIMIT, async {
         stream.write_all(BUSY).await?;
         stream.shutdown(Shutdown::Write).await?;
         let (mut buffer, mut read) = ([0; 1024], 0);
@@ -59,5 +59,5 @@ pub(crate) async fn send_on_ours(mut stream: OurStream) -> io::Result<()> {
         }
         Ok(())
     });
-    told.await.unwrap_or(Ok(()))
+    sent.await.unwrap_or(Ok(()))
 }

@@ -28,6 +28,7 @@ use flate2::write::GzEncoder;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::mistake::Mistake;
 use crate::trace::{Connection, Head, LONGEST, Step, Trace, VERSION};
 
 /// The longest head, in bytes: 65,536 classes, each with a path of 200 bytes.
@@ -210,8 +211,8 @@ impl<R: BufRead> Lines<R> {
             }
             connections.push(connection);
         };
-        let told = head.classes.iter().map(|class| class.count);
-        if connections.len() as u64 != head.connections || !told.eq(counts) {
+        let claimed = head.classes.iter().map(|class| class.count);
+        if connections.len() as u64 != head.connections || !claimed.eq(counts) {
             let what = "the counts of the head are not those of the lines".to_owned();
             return Err(Fault::Line { line: last, what });
         }
@@ -284,7 +285,7 @@ impl<R: BufRead> Lines<R> {
 
     fn connection(&self, before: Duration, head: &Head) -> Result<Connection, Fault> {
         let text = str::from_utf8(&self.line).map_err(|_| self.wrong("not text".to_owned()))?;
-        parse_connection(text, before, head).map_err(|what| self.wrong(what))
+        parse_connection(text, before, head).map_err(|what| self.wrong(what.to_string()))
     }
 
     /// Checks the last line, and that nothing follows. Returns the number of the last line.
@@ -325,7 +326,7 @@ fn flaw(head: &Head) -> Option<&'static str> {
 }
 
 /// Reads the line of a connection. An error says what is wrong with the line.
-fn parse_connection(text: &str, before: Duration, head: &Head) -> Result<Connection, String> {
+fn parse_connection(text: &str, before: Duration, head: &Head) -> Result<Connection, Mistake> {
     let time = |text: &str| time(text, head.tick);
     let mut words = text.split(' ');
     let first = words.next().unwrap_or_default();
@@ -334,7 +335,7 @@ fn parse_connection(text: &str, before: Duration, head: &Head) -> Result<Connect
         None => (first, None),
     };
     if rate == Some(0) {
-        return Err("a rate of no bytes a second".to_owned());
+        return Err("a rate of no bytes a second".into());
     }
     let start = before.saturating_add(time(start)?);
     let mut connection = Connection { start, rate, ..Connection::default() };
@@ -350,11 +351,11 @@ fn parse_connection(text: &str, before: Duration, head: &Head) -> Result<Connect
         let (think, class) = match (connection.steps.is_empty(), word.split_once(':')) {
             (true, None) => (Duration::ZERO, word),
             (false, Some((think, class))) => (time(think)?, class),
-            _ => return Err(format!("'{}' is no request", shortened(word))),
+            _ => return Err(format!("'{}' is no request", shortened(word)).into()),
         };
         let class = number(class, "a class")?;
         if class >= head.classes.len() as u64 {
-            return Err(format!("class {class}, and the head has {}", head.classes.len()));
+            return Err(format!("class {class}, and the head has {}", head.classes.len()).into());
         }
         connection.steps.push(Step { think, class: class as u16 });
     }
@@ -365,23 +366,23 @@ fn parse_connection(text: &str, before: Duration, head: &Head) -> Result<Connect
     }
 }
 
-fn time(text: &str, tick: Duration) -> Result<Duration, String> {
+fn time(text: &str, tick: Duration) -> Result<Duration, Mistake> {
     let ticks = number(text, "a time")?;
     let micros = u128::from(ticks) * tick.as_micros();
     match u64::try_from(micros).map(Duration::from_micros) {
         Ok(time) if time <= LONGEST => Ok(time),
-        _ => Err("a time of more than 100 years".to_owned()),
+        _ => Err("a time of more than 100 years".into()),
     }
 }
 
 /// A whole number of digits alone. `what` names the number, with its article.
-fn number(text: &str, what: &str) -> Result<u64, String> {
+fn number(text: &str, what: &str) -> Result<u64, Mistake> {
     let is_negative = text.starts_with('-');
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
         Ok(number) if digits => Ok(number),
-        _ if is_negative => Err(format!("{what} is negative: '{}'", shortened(text))),
-        _ => Err(format!("{what} is no whole number: '{}'", shortened(text))),
+        _ if is_negative => Err(format!("{what} is negative: '{}'", shortened(text)).into()),
+        _ => Err(format!("{what} is no whole number: '{}'", shortened(text)).into()),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::mistake::Mistake;
+
 /// A choice of requests. The default takes all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -51,9 +53,9 @@ impl Filter {
 /// # Errors
 ///
 /// One line.
-pub fn time(text: &str) -> Result<i64, String> {
+pub fn time(text: &str) -> Result<i64, Mistake> {
     crate::clock::rfc3339(text)
-        .ok_or_else(|| format!("{text} is no time such as 2026-11-28T17:00:00Z"))
+        .ok_or_else(|| format!("{text} is no time such as 2026-11-28T17:00:00Z").into())
 }
 
 /// A path in which `*` stands for any text.
@@ -61,12 +63,12 @@ pub fn time(text: &str) -> Result<i64, String> {
 pub struct Glob(Vec<String>);
 
 impl FromStr for Glob {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         match text.starts_with(['/', '*']) {
             true => Ok(Self(text.split('*').map(str::to_owned).collect())),
-            false => Err("a path begins with / or *, such as /api/*".to_owned()),
+            false => Err("a path begins with / or *, such as /api/*".into()),
         }
     }
 }
@@ -89,9 +91,9 @@ impl Glob {
 pub struct StatusSet(Vec<(u16, u16)>);
 
 impl FromStr for StatusSet {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         let part = |part: &str| {
             let number =
                 |text: &str| text.parse::<u16>().ok().filter(|one| (100..1000).contains(one));
@@ -103,9 +105,9 @@ impl FromStr for StatusSet {
                 (_, Some((one, other))) => number(one).zip(number(other)),
                 _ => number(part).map(|one| (one, one)),
             };
-            ends.ok_or_else(|| format!("{part} is no status: give 404, 4xx or 200-299"))
+            ends.ok_or_else(|| format!("{part} is no status: give 404, 4xx or 200-299").into())
         };
-        text.split(',').map(part).collect::<Result<Vec<_>, String>>().map(Self)
+        text.split(',').map(part).collect::<Result<Vec<_>, Mistake>>().map(Self)
     }
 }
 

@@ -31,6 +31,7 @@ pub mod filter;
 mod flows;
 mod gather;
 mod mask;
+mod mistake;
 mod order;
 mod outliers;
 pub mod packets;
@@ -42,4 +43,5 @@ mod trace;
 mod traps;
 mod turns;
 
+pub use mistake::Mistake;
 pub use trace::{Class, Connection, Head, Inferred, Method, Sizes, Step, Trace, VERSION};

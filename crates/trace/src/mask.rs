@@ -37,7 +37,7 @@ pub(crate) fn masked(path: &str) -> Cow<'_, str> {
         return Cow::Borrowed(path);
     }
     let parts = route.split('/').map(|part| if is_token(part) { MASK } else { part });
-    let mut told = parts.collect::<Vec<&str>>().join("/");
+    let mut path = parts.collect::<Vec<&str>>().join("/");
     if let Some(query) = query {
         let parameter = |text: &str| match value(text) {
             Some(_) => match text.split_once('=') {
@@ -46,10 +46,10 @@ pub(crate) fn masked(path: &str) -> Cow<'_, str> {
             },
             None => text.to_owned(),
         };
-        told += "?";
-        told += &query.split('&').map(parameter).collect::<Vec<String>>().join("&");
+        path += "?";
+        path += &query.split('&').map(parameter).collect::<Vec<String>>().join("&");
     }
-    Cow::Owned(told)
+    Cow::Owned(path)
 }
 
 /// The value of a parameter that is a secret.
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn secrets_are_masked_and_the_rest_stays() {
-        for (path, told) in [
+        for (path, expected) in [
             ("/a/b?c=1", "/a/b?c=1"),
             ("/", "/"),
             ("", ""),
@@ -99,7 +99,7 @@ mod tests {
             ("/articles/why-we-moved-to-event-loops", "/articles/why-we-moved-to-event-loops"),
         ] {
             let found = masked(path);
-            assert_eq!(found, told, "{path}");
+            assert_eq!(found, expected, "{path}");
             // A second pass finds nothing more.
             assert_eq!(masked(&found), found, "{path}");
         }

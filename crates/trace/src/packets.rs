@@ -119,18 +119,18 @@ fn segment(link: Link, data: &[u8], length: u32, time: i64) -> Result<Segment, &
     let (from, to, bytes) = match packet.net.as_ref().ok_or("no IP")? {
         LaxNetSlice::Ipv4(ip) => {
             let header = ip.header();
-            let told = usize::from(header.total_len()).checked_sub(header.slice().len());
+            let length = usize::from(header.total_len()).checked_sub(header.slice().len());
             let ends = [header.source_addr(), header.destination_addr()].map(IpAddr::V4);
             // An offloading network card leaves the length of a long packet at zero.
-            let bytes = told.unwrap_or_else(|| ip.payload().payload.len() + cut);
+            let bytes = length.unwrap_or_else(|| ip.payload().payload.len() + cut);
             (ends[0], ends[1], bytes)
         }
         LaxNetSlice::Ipv6(ip) => {
             let header = ip.header();
             let extensions = ip.extensions().slice().len();
-            let told = usize::from(header.payload_length()).checked_sub(extensions);
+            let length = usize::from(header.payload_length()).checked_sub(extensions);
             let ends = [header.source_addr(), header.destination_addr()].map(IpAddr::V6);
-            let bytes = told.filter(|told| *told > 0);
+            let bytes = length.filter(|length| *length > 0);
             (ends[0], ends[1], bytes.unwrap_or_else(|| ip.payload().payload.len() + cut))
         }
         _ => return Err("no IP"),

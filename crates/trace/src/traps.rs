@@ -104,14 +104,17 @@ impl Traps {
                  think times are not those of clients; take the log of the proxy"
             )
         });
-        let told = |count: u64, what: &str| (count > 0).then(|| format!("{what}: {count}"));
+        let warning = |count: u64, what: &str| (count > 0).then(|| format!("{what}: {count}"));
         [
             shuffled,
             disordered,
             proxy,
-            told(self.heads, "HEAD requests, whose replies have no body"),
-            told(self.partial, "replies that are parts of a file (206), with the size of the part"),
-            told(self.not_modified, "replies 'not modified' (304), without a body"),
+            warning(self.heads, "HEAD requests, whose replies have no body"),
+            warning(
+                self.partial,
+                "replies that are parts of a file (206), with the size of the part",
+            ),
+            warning(self.not_modified, "replies 'not modified' (304), without a body"),
         ]
         .into_iter()
         .flatten()
@@ -171,9 +174,12 @@ mod tests {
 
     #[test]
     fn lines_out_of_order_are_counted() {
-        let told = seen([(5, 1), (3, 2), (6, 3), (5, 4)].into_iter());
-        assert_eq!(told.len(), 1);
-        assert!(told[0].contains("before: 2, ") && told[0].contains("up to 2 s"), "{told:?}");
+        let warnings = seen([(5, 1), (3, 2), (6, 3), (5, 4)].into_iter());
+        assert_eq!(warnings.len(), 1);
+        assert!(
+            warnings[0].contains("before: 2, ") && warnings[0].contains("up to 2 s"),
+            "{warnings:?}"
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::files::At;
 /// A test program that runs longer than this counts as hung.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The time for all generated programs.
-const FUZZING: Duration = Duration::from_secs(40);
+const FUZZING: Duration = Duration::from_secs(20);
 /// The first seed of the generated programs, unless `DUALITY_FUZZ_SEED` gives another seed.
 const FIRST_SEED: usize = 1;
 
@@ -180,9 +180,8 @@ impl Suite {
         for build in builds {
             let same = expected.as_ref().is_some_and(|(level, _)| *level == build.level);
             if !same {
-                let native = self.work.join(format!("{name}{}", build.level));
-                compile(self.native(file, &native, build.level).args(&flags), &name)?;
-                expected = Some((build.level, finish(&native, &name, 1, Leaks::Left)?));
+                let output = self.natively(file, &name, build.level, &flags)?;
+                expected = Some((build.level, output));
             }
             let (_, expected) = expected.as_ref().expect("run just now");
             self.compare(file, &name, *build, &flags, expected)?;
@@ -203,20 +202,31 @@ impl Suite {
         let runtime = [Runtime::Reference, Runtime::Product(1), Runtime::Product(3)][seed / 5 % 3];
         let level = ["-O0", "-O1", "-O2", "-Os", "-O3"][seed % 5];
         let build = Build { level, sanitizer: seed.is_multiple_of(2), runtime };
-        let native = self.work.join(&name);
-        compile(self.native(&file, &native, build.level).arg("-lm"), &name)?;
-        let expected = finish(&native, &name, 1, Leaks::Left)?;
+        let expected = self.natively(&file, &name, level, &["-lm"])?;
         if !expected.status.success() {
             // The machine could not give the program all its threads.
             println!("{name} left out: natively {}", expected.status);
             return Ok(());
         }
         self.compare(&file, &name, build, &["-lm"], &expected)?;
-        // A program that passed is not needed any more.
         let _ = fs::remove_file(file);
-        let _ = fs::remove_file(native);
-        let _ = fs::remove_file(self.work.join(format!("{name}{level}-{}", build.kind())));
         Ok(())
+    }
+
+    /// What the native program prints.
+    fn natively(
+        &self,
+        file: &Path,
+        name: &str,
+        level: &str,
+        flags: &[&str],
+    ) -> Result<Output, String> {
+        let program = self.work.join(format!("{name}{level}"));
+        compile(self.native(file, &program, level).args(flags), name)?;
+        let output = finish(&program, name, 1, Leaks::Left)?;
+        // There are hundreds of programs, and none is needed again.
+        let _ = fs::remove_file(program);
+        Ok(output)
     }
 
     fn compare(
@@ -235,6 +245,7 @@ impl Suite {
         let leaks = if is_cxx(file) { Leaks::LookedFor } else { Leaks::Left };
         let output = finish(&program, &title, loops, leaks)?;
         if output.status == expected.status && output.stdout == expected.stdout {
+            let _ = fs::remove_file(program);
             return Ok(());
         }
         Err(format!(

@@ -1,5 +1,5 @@
-//! The door of a server. It accepts connections. By [`Line`], it decides which connection is served
-//! next, and which is refused.
+//! The door of a server. It accepts connections. By [`WaitQueue`], it decides which connection is
+//! served next, and which is refused.
 //!
 //! Refused connections have no slot. The service sends the refusal, and then reads until the client
 //! has gone, within a time limit. Otherwise the close could destroy the refusal. At most
@@ -17,7 +17,7 @@ use duality_runtime::{block_on, task};
 
 use super::addresses::Addresses;
 use super::admission::Admission;
-use super::line::{Limit, Line, MOST_REFUSALS, Turn};
+use super::line::{Limit, MOST_REFUSALS, Turn, WaitQueue};
 use super::pressure::Pressure;
 use super::refusals::{self, Reason};
 use super::served::{ConnectionTask, Served};
@@ -92,7 +92,7 @@ pub(crate) struct Door<R> {
     connections: Connections,
     admission: Admission,
     addresses: Addresses,
-    line: Line<TcpStream>,
+    line: WaitQueue<TcpStream>,
     refusals: R,
     pub(crate) pressure: Pressure,
     /// Whether the listener accepts no more.
@@ -113,7 +113,7 @@ impl<R: Refusals + Default> Door<R> {
             connections: connections.clone(),
             admission,
             addresses: limit.addresses(),
-            line: Line::new(limit),
+            line: WaitQueue::new(limit),
             refusals: R::default(),
             pressure: Pressure::new(connections),
             is_over: false,

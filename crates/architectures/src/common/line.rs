@@ -85,7 +85,7 @@ impl Limit {
 
 /// Connections that wait for a slot.
 #[derive(Debug)]
-pub struct Line<T> {
+pub struct WaitQueue<T> {
     limit: Limit,
     /// The connections, each with the time at which it is refused.
     waiting: VecDeque<(T, Instant)>,
@@ -102,7 +102,7 @@ pub enum Turn<T> {
     Wait,
 }
 
-impl<T> Line<T> {
+impl<T> WaitQueue<T> {
     /// An empty line.
     #[must_use]
     pub fn new(limit: Limit) -> Self {
@@ -159,8 +159,8 @@ impl<T> Line<T> {
 mod tests {
     use super::*;
 
-    fn shed(most: usize) -> Line<u32> {
-        Line::new(Limit::new(most, WhenFull::Shed))
+    fn shed(most: usize) -> WaitQueue<u32> {
+        WaitQueue::new(Limit::new(most, WhenFull::Shed))
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn at_most_a_thousand_a_second_are_refused() {
         for when_full in [WhenFull::Delay, WhenFull::Shed] {
-            let mut line = Line::new(Limit::new(1, when_full));
+            let mut line = WaitQueue::new(Limit::new(1, when_full));
             let (start, mut refused) = (Instant::now(), 0);
             for elapsed in 0..10_000 {
                 let now = start + Duration::from_millis(elapsed);

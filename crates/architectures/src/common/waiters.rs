@@ -9,6 +9,8 @@
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use duality_runtime::visibility;
+
 /// Threads that wait, and whether one of them is on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
@@ -22,13 +24,12 @@ impl Waiters {
         self.waiting
     }
 
-    /// Whether the caller must now call `Condvar::notify_one`. Call this when work was added, and
+    /// Summons a thread, if one waits and none is on its way. Call this when work was added, and
     /// when some is left after a thread took its share.
-    #[must_use]
-    pub(crate) fn summon(&mut self) -> bool {
-        let must_be_told = self.waiting > 0 && !self.one_comes;
-        self.one_comes |= must_be_told;
-        must_be_told
+    pub(crate) fn summon(&mut self) -> Summons {
+        let is_needed = self.waiting > 0 && !self.one_comes;
+        self.one_comes |= is_needed;
+        Summons { is_needed }
     }
 
     fn enter(&mut self) {
@@ -40,6 +41,23 @@ impl Waiters {
     fn leave(&mut self) {
         self.waiting -= 1;
         self.one_comes = false;
+    }
+}
+
+/// What is left to do for a summons, best without the lock: the thread would wait for it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Summons {
+    is_needed: bool,
+}
+
+impl Summons {
+    /// Wakes a thread that waits at `condition`, if one is needed.
+    pub(crate) fn send(self, condition: &Condvar) {
+        if self.is_needed {
+            visibility::thread_woken();
+            condition.notify_one();
+        }
     }
 }
 
@@ -103,7 +121,7 @@ mod tests {
             match choice % 4 {
                 0 => {
                     self.events += 1;
-                    if self.waiters.summon() {
+                    if self.waiters.summon().is_needed {
                         self.notifications.push_back(());
                     }
                 }
@@ -137,7 +155,7 @@ mod tests {
             match self.events.checked_sub(1) {
                 Some(rest) => {
                     self.events = rest;
-                    if rest > 0 && self.waiters.summon() {
+                    if rest > 0 && self.waiters.summon().is_needed {
                         self.notifications.push_back(());
                     }
                 }
@@ -181,13 +199,13 @@ mod tests {
     #[test]
     fn one_thread_is_summoned_at_a_time() {
         let mut waiters = Waiters::default();
-        assert!(!waiters.summon());
+        assert!(!waiters.summon().is_needed);
         waiters.enter();
         waiters.enter();
-        assert!(waiters.summon());
-        assert!(!waiters.summon());
+        assert!(waiters.summon().is_needed);
+        assert!(!waiters.summon().is_needed);
         waiters.leave();
-        assert!(waiters.summon());
+        assert!(waiters.summon().is_needed);
         assert_eq!(waiters.count(), 1);
     }
 }

@@ -39,28 +39,29 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 /// The library. If it cannot be loaded, one line that says why, and how to install it.
-pub(super) fn library() -> Result<&'static Library, String> {
-    static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
-    LIBRARY.get_or_init(Library::load).as_ref().map_err(Clone::clone)
+pub(super) fn library() -> Result<&'static Library, &'static io::Error> {
+    static LIBRARY: OnceLock<io::Result<Library>> = OnceLock::new();
+    LIBRARY.get_or_init(Library::load).as_ref()
 }
 
 impl Library {
-    fn load() -> Result<Self, String> {
+    fn load() -> io::Result<Self> {
         let name = named_file().unwrap_or_else(|| OF_THE_SYSTEM.to_owned());
         let file = name.to_string_lossy();
         // SAFETY: the name ends with a zero byte. We trust the library's constructors, as we trust
         // its functions.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let Some(handle) = NonNull::new(handle) else {
-            return Err(format!(
+            return Err(io::Error::other(format!(
                 "{file} cannot be loaded: build libdispatch (github.com/swiftlang/swift-corelibs-libdispatch) and name its file by {VARIABLE}"
-            ));
+            )));
         };
         let symbol = |name: &CStr| {
             // SAFETY: the handle comes from dlopen(3), and is never closed; the name ends with a
             // zero byte.
             NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) }).ok_or_else(|| {
-                format!("{file} is not libdispatch: it has no {}", name.to_string_lossy())
+                let name = name.to_string_lossy();
+                io::Error::other(format!("{file} is not libdispatch: it has no {name}"))
             })
         };
         let (queue_create, async_f) =

@@ -62,7 +62,7 @@ impl Architecture for Gcd {
     }
 
     fn unavailable(&self, _: &Options) -> Option<String> {
-        libdispatch::library().err()
+        libdispatch::library().err().map(io::Error::to_string)
     }
 
     fn footprint(&self, options: &Options) -> Footprint {

@@ -118,9 +118,9 @@ where
         let stages = stages.clone();
         move |block| stages.dispatch(block)
     });
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     tasks.start(Box::pin(async move { drop(tell.send(root.await)) }));
-    let outcome = told.recv();
+    let outcome = receiver.recv();
     stages.close();
     reactor.stop();
     Ok(outcome.expect("the future has panicked"))

@@ -71,11 +71,9 @@ impl Stage {
         queue.events.push_back(event);
         self.gauges.set_length(queue.events.len());
         self.gate.grown(queue.events.len());
-        let must_be_told = queue.idle.summon();
+        let summons = queue.idle.summon();
         drop(queue);
-        if must_be_told {
-            self.changed.notify_one();
-        }
+        summons.send(&self.changed);
     }
 
     pub(super) fn has_no_thread(&self) -> bool {
@@ -161,10 +159,10 @@ impl Stage {
         self.gate.shrunk(before, before - count);
         self.gauges.set_length(before - count);
         self.gauges.add_executed(count);
-        let must_be_told = !queue.events.is_empty() && queue.idle.summon();
+        let summons = (!queue.events.is_empty()).then(|| queue.idle.summon());
         drop(queue);
-        if must_be_told {
-            self.changed.notify_one();
+        if let Some(summons) = summons {
+            summons.send(&self.changed);
         }
         true
     }

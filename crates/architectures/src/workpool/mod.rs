@@ -190,11 +190,9 @@ impl Queue {
         inner.order.put(block);
         inner.length += 1;
         self.gauges.set_length(inner.length);
-        let must_be_told = inner.idle.summon();
+        let summons = inner.idle.summon();
         drop(inner);
-        if must_be_told {
-            self.changed.notify_one();
-        }
+        summons.send(&self.changed);
     }
 
     /// Runs blocks until no more will come.
@@ -229,10 +227,10 @@ impl Queue {
             self.gauges.set_length(inner.length);
             self.gauges.add_executed(1);
         }
-        let must_be_told = inner.length > 0 && inner.idle.summon();
+        let summons = (inner.length > 0).then(|| inner.idle.summon());
         drop(inner);
-        if must_be_told {
-            self.changed.notify_one();
+        if let Some(summons) = summons {
+            summons.send(&self.changed);
         }
         next
     }

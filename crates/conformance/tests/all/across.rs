@@ -235,8 +235,8 @@ fn members_talk(architecture: &[&str], redis: &Redis) {
 fn drain<const SERVERS: usize>(servers: [ServerProcess; SERVERS]) {
     for server in servers {
         server.signal(Signal::TERM);
-        let (status, said) = server.wait();
-        assert!(status.success() && said.is_empty(), "{status}: {said}");
+        let (status, stderr) = server.wait();
+        assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
     }
 }
 
@@ -304,8 +304,8 @@ fn the_other_players_are_told_that_a_server_is_gone() {
         };
         servers[victim].take();
         let ends = lost.map(|mut player| (player.hear(), player.hear()));
-        let told = ends.iter().filter(|(word, _)| word == "* the other has left").count();
-        assert!(told == 1 && ends.iter().all(|(_, end)| end.is_empty()), "{ends:?}");
+        let notices = ends.iter().filter(|(word, _)| word == "* the other has left").count();
+        assert!(notices == 1 && ends.iter().all(|(_, end)| end.is_empty()), "{ends:?}");
         let [mut first, mut second] = kept;
         first.say("still here\n");
         assert_eq!(second.hear(), "still here");
@@ -470,9 +470,9 @@ fn a_load_over_three_servers_loses_the_members_of_one() {
 
 /// The number of published messages.
 fn published(redis: &Redis) -> u64 {
-    let told = String::from_utf8(redis.ask("INFO commandstats")).unwrap();
+    let statistics = String::from_utf8(redis.ask("INFO commandstats")).unwrap();
     let calls =
-        told.split_once("cmdstat_publish:calls=").and_then(|(_, rest)| rest.split_once(','));
+        statistics.split_once("cmdstat_publish:calls=").and_then(|(_, rest)| rest.split_once(','));
     calls.map_or(0, |(calls, _)| calls.parse().unwrap())
 }
 
@@ -481,8 +481,8 @@ fn a_file_joins_no_servers() {
     for service in ["chat", "game"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
         let refused = command.args(["serve", service, "--store=sqlite:x"]).output().unwrap();
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains("--store") && said.contains("redis://HOST:PORT"), "{said}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!((refused.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stderr.contains("--store") && stderr.contains("redis://HOST:PORT"), "{stderr}");
     }
 }

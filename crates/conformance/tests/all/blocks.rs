@@ -67,15 +67,18 @@ fn inject(architecture: &[&str], clients: u64) -> Option<(Value, Vec<Vec<u64>>)>
     let mut command = serve(architecture);
     command.args(["--inject=1us..50us", "--period=10ms", "--json", "--records"]).arg(&records);
     let output = command.arg(format!("--clients={clients}")).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     let takes_a_network =
         architecture_called(architecture[0]).about().forks || architecture.contains(&"--cores=2");
     if takes_a_network {
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.starts_with("duality: --inject: ") && said.lines().count() == 1, "{said}");
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(
+            stderr.starts_with("duality: --inject: ") && stderr.lines().count() == 1,
+            "{stderr}"
+        );
         return None;
     }
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     let rows = fs::read_to_string(records).unwrap();
     let rows = rows.lines().skip(1);
     let rows = rows.map(|row| row.split(',').map(|number| number.parse().unwrap()).collect());

@@ -57,7 +57,7 @@ fn open(address: &str, directory: &std::path::Path) -> String {
         .args(["--dump-dom", address])
         .output()
         .expect("timeout(1) is there");
-    let said = String::from_utf8_lossy(&chromium.stderr);
-    assert!(chromium.status.success(), "{}: {said}", chromium.status);
+    let stderr = String::from_utf8_lossy(&chromium.stderr);
+    assert!(chromium.status.success(), "{}: {stderr}", chromium.status);
     String::from_utf8(chromium.stdout).expect("the page is in UTF-8")
 }

@@ -11,15 +11,15 @@ use rustix::process::Signal;
 
 fn run(arguments: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_served")).args(arguments).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    (output.status.code().unwrap(), said)
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), stderr)
 }
 
 fn refused(arguments: &[&str], code: i32, names: &str) {
-    let (status, said) = run(arguments);
-    assert_eq!(status, code, "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-    assert!(said.contains(names), "{arguments:?}: {said}");
+    let (status, stderr) = run(arguments);
+    assert_eq!(status, code, "{arguments:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+    assert!(stderr.contains(names), "{arguments:?}: {stderr}");
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn the_last_of_a_repeated_flag_counts() {
         .args(["--workers=9", "--close", "--close", "--window=100ms", "--window=200ms"])
         .output()
         .unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     // Ignore the places of line breaks.
-    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let stdout = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for text in [" 4 times", "--workers=9", "0.2 s that are measured"] {
-        assert!(told.contains(text), "{text}: {told}");
+        assert!(stdout.contains(text), "{text}: {stdout}");
     }
     refused(&["serve", "-a", "epoll", "-a", "magic"], 2, "magic");
     refused(&["load", "-c", "1", "-c", "0", "8080"], 2, "0 connections");

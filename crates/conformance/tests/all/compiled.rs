@@ -19,10 +19,10 @@ fn example(place: &Path) {
     command.args(["cc", "-O2", "-pthread"]).arg(&source).arg("-o").arg(place.join("server-cc"));
     let output = finish(&mut command);
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         duality_conformance::skip(format_args!(
             "nothing is converted here, the third way is native: {}",
-            said.trim()
+            stderr.trim()
         ));
         copy_program(&place.join("server"), &place.join("server-cc"));
     }
@@ -39,8 +39,11 @@ fn measured(place: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
     let three = ["--compiled", "./server-cc {port} site", "--seed", "7", "--tables"];
     let output = compare(place, &[&three[..], arguments, &["--out", "out"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("as a multiple of native's") && said.contains("duality-cc"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        stdout.contains("as a multiple of native's") && stdout.contains("duality-cc"),
+        "{stdout}"
+    );
     let page = std::fs::read_to_string(place.join("out/report.html")).expect("a page");
     assert!(page.contains("duality-cc") && page.contains("duality-run"), "a way is missing");
     let results = std::fs::read_to_string(place.join("out/results.jsonl")).expect("results");
@@ -110,7 +113,7 @@ fn what_is_wrong_with_a_compiled_program_is_told_in_a_line() {
     let place = tempfile::tempdir().expect("a folder");
     let path = |name: &str| place.path().join(name);
     compile(&[folder("../../examples/c/server.c")], &["-pthread"], &path("server"));
-    for (compiled, told) in [
+    for (compiled, message) in [
         ("./server-cc {port} site", "no such program: build it by CC=\"duality cc\""),
         ("./server", "put {port} into the command"),
         ("./server {port} site", "is the command of --binary"),
@@ -121,7 +124,7 @@ fn what_is_wrong_with_a_compiled_program_is_told_in_a_line() {
         let one_line = said.trim().lines().count() == 1;
         let starts = said.contains("--compiled: ");
         assert!(
-            output.status.code() == Some(2) && said.contains(told) && one_line && starts,
+            output.status.code() == Some(2) && said.contains(message) && one_line && starts,
             "{said}"
         );
     }

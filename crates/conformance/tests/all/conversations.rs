@@ -74,8 +74,8 @@ fn what_is_not_written_by_hand_is_refused_by_handwritten() {
             "duality: {service} under handwritten: needs straight-line code to be run: its state machine is \
              not written by hand; choose another architecture\n"
         );
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert!(said.ends_with(&expected), "{said}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert!(stderr.ends_with(&expected), "{stderr}");
     }
 }
 

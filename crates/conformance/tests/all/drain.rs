@@ -100,8 +100,8 @@ fn expect_last(stream: &mut TcpStream, status: &[u8]) {
 }
 
 fn expect_the_end(server: ServerProcess) {
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 /// The number of connections that the server serves at a time.

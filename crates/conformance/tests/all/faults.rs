@@ -54,9 +54,9 @@ fn a_drain_ends_idle_connections(architecture: &[&str]) {
         "",
         "an idle connection sees the end"
     );
-    let (status, said) = server.wait();
-    assert!(status.success(), "{status}: {said}");
-    assert_eq!(said, "");
+    let (status, stderr) = server.wait();
+    assert!(status.success(), "{status}: {stderr}");
+    assert_eq!(stderr, "");
 }
 
 fn a_panic_ends_its_own_connection(architecture: &[&str]) {
@@ -69,8 +69,8 @@ fn a_panic_ends_its_own_connection(architecture: &[&str]) {
     }
     assert_eq!(server.ask(b"still there"), b"still there");
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert!(status.success() && said.contains("told to panic"), "{status}: {said}");
+    let (status, stderr) = server.wait();
+    assert!(status.success() && stderr.contains("told to panic"), "{status}: {stderr}");
 }
 
 fn without_descriptors_clients_wait(architecture: &[&str]) {
@@ -102,10 +102,10 @@ fn what_cannot_be_said_ends_nothing(architecture: &[&str]) {
         command.args(["-c", &script, env!("CARGO_BIN_EXE_panicky"), "serve"]);
         command.args(["--listen=127.0.0.1:0", "--architecture"]).args(architecture);
         let server = ServerProcess::start(&mut command);
-        let mut told = server.connect();
-        told.write_all(b"panic").unwrap();
-        let _ = told.read(&mut [0; 8]);
-        drop(told);
+        let mut stream = server.connect();
+        stream.write_all(b"panic").unwrap();
+        let _ = stream.read(&mut [0; 8]);
+        drop(stream);
         let clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
         let asking = clients.into_iter().map(|mut stream| {
             thread::spawn(move || {

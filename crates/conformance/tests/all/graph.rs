@@ -55,8 +55,8 @@ fn conversation(architecture: &[&str]) -> Graph {
     drop(first);
     ask(&mut server.connect(), &format!("{look}Connection: close\r\n\r\n"));
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{architecture:?}");
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{architecture:?}");
     read(&serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap(), architecture)
 }
 

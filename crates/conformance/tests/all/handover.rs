@@ -93,8 +93,8 @@ fn no_connection_is_lost(one: &[&str], other: &[&str]) {
             let next = serve(&listener, if restart % 2 == 0 { other } else { one });
             let old = std::mem::replace(&mut server, next);
             old.signal(Signal::TERM);
-            let (status, said) = old.wait();
-            assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{one:?} to {other:?}");
+            let (status, stderr) = old.wait();
+            assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{one:?} to {other:?}");
         }
         go_on();
         over.store(true, Ordering::Relaxed);
@@ -120,8 +120,8 @@ fn what_is_no_listening_socket_is_refused() {
     let script = "exec 3</dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$0\" serve http";
     let mut command = Command::new("sh");
     let refused = command.args(["-c", script, env!("CARGO_BIN_EXE_served")]).output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("duality: LISTEN_FDS: descriptor 3: "), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("duality: LISTEN_FDS: descriptor 3: "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }

@@ -244,11 +244,11 @@ fn a_server_is_controlled_over_pipes_too() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "echo", "--control", "--listen=127.0.0.1:0"]);
     let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(server.stdout.take().unwrap()).lines();
-    assert!(said.next().unwrap().unwrap().starts_with(r#"{"ready":{"address":"127.0.0.1:"#));
+    let mut stdout = BufReader::new(server.stdout.take().unwrap()).lines();
+    assert!(stdout.next().unwrap().unwrap().starts_with(r#"{"ready":{"address":"127.0.0.1:"#));
     let mut orders = server.stdin.take().unwrap();
     orders.write_all(b"counters\n").unwrap();
-    let counters = said.next().unwrap().unwrap();
+    let counters = stdout.next().unwrap().unwrap();
     assert!(counters.starts_with(r#"{"counters":{"#) && counters.contains(r#""cpu_us":"#));
     drop(orders);
     assert!(eventually("the drain", || server.try_wait().unwrap()).success());
@@ -257,7 +257,7 @@ fn a_server_is_controlled_over_pipes_too() {
 #[test]
 fn what_cannot_work_is_one_line_before_anything_starts() {
     let lab = Lab::new();
-    for (flags, told) in [
+    for (flags, message) in [
         (&["--host", "server=a"][..], "no host has the role load"),
         (&["--host", "web1"], "has no role"),
         (&["--launcher", "ssh"], "no hosts are named"),
@@ -271,9 +271,9 @@ fn what_cannot_work_is_one_line_before_anything_starts() {
         let output = command.args(["compare", "http"]).args(flags).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         let said = said(&output);
-        assert!(said.contains(told) && said.lines().count() == 1, "{said}");
+        assert!(said.contains(message) && said.lines().count() == 1, "{said}");
     }
-    for (launcher, told) in [
+    for (launcher, message) in [
         ("false {host}", "is lost"),
         ("sh -c 'echo no route >&2; exit 255' {host}", "no route"),
         ("/nonexistent/launcher {host}", "no such program"),
@@ -281,7 +281,7 @@ fn what_cannot_work_is_one_line_before_anything_starts() {
         let mut command = lab.command(&TWO, &["http"]);
         let output = command.args(["--launcher", launcher]).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains(told), "{launcher}: {}", said(&output));
+        assert!(said(&output).contains(message), "{launcher}: {}", said(&output));
         assert!(said(&output).contains("host web-"), "{}", said(&output));
     }
 }

@@ -103,7 +103,7 @@ fn misuse_is_one_line_with_its_place() {
     write("paths.txt", "/\n");
     write("braces.txt", "/\n/{{age}}\n");
     let target = &*format!("http://{address}/");
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["-H", "X", target][..], "write Name: value"),
         (&["-H", "X: a\r\nEvil: b", target], "a line end after byte 1"),
         (&["-H", "Content-Length: 5", target], "follows from the body"),
@@ -145,7 +145,7 @@ fn misuse_is_one_line_with_its_place() {
         let (code, output, said) = run(directory.path(), arguments);
         assert_eq!((code, &*output), (2, ""), "{arguments:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-        assert!(said.contains(told), "{arguments:?}: {said}");
+        assert!(said.contains(message), "{arguments:?}: {said}");
     }
 }
 
@@ -238,8 +238,8 @@ fn check_with_promtool(page: &str) {
     };
     promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
     let output = promtool.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}\n{page}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}\n{page}");
 }
 
 /// The commands of a page: commands in fences of a shell, and in the cells of tables.
@@ -282,8 +282,8 @@ fn every_command_of_the_page_works() {
             .current_dir(directory.path())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        let is_clean = complaints_of_load(&said).is_empty();
-        assert!(is_clean && (output.status.success() || !said.is_empty()), "{command}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let is_clean = complaints_of_load(&stderr).is_empty();
+        assert!(is_clean && (output.status.success() || !stderr.is_empty()), "{command}: {stderr}");
     }
 }

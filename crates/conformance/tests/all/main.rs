@@ -49,3 +49,4 @@ mod ticks;
 mod torture;
 mod trial;
 mod visibility;
+mod without_a_ring;

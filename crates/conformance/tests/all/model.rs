@@ -49,10 +49,10 @@ fn misuse_is_told_in_one_line() {
         (&["--measure", "park", "flight", "1"], "`flight`"),
     ] {
         let output = model(arguments);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-        assert!(said.contains(names), "{arguments:?}: {said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+        assert!(stderr.contains(names), "{arguments:?}: {stderr}");
     }
 }
 
@@ -63,10 +63,10 @@ fn results_are_not_written_over() {
     fs::create_dir(&place).unwrap();
     fs::write(place.join("results.jsonl"), "what was measured before\n").unwrap();
     let output = model(&["--service", "echo-short", "--out", out.path().to_str().unwrap()]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("holds results already: choose another directory"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("holds results already: choose another directory"), "{stderr}");
     let kept = fs::read_to_string(place.join("results.jsonl")).unwrap();
     assert_eq!(kept, "what was measured before\n");
 }

@@ -126,8 +126,8 @@ fn check_with_promtool(page: &str) {
     };
     promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
     let checked = promtool.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
-    assert!(checked.status.success() && said.is_empty(), "{said}\n{page}");
+    let stderr = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success() && stderr.is_empty(), "{stderr}\n{page}");
 }
 
 /// Tests the page of queues, and the health of a server that drains.
@@ -207,10 +207,10 @@ fn lines_that_cannot_be_written_are_told() {
     let mut server = serve(&["epoll"], &["--access-log=/dev/full"]);
     let complaints = server.complaints();
     assert!(server.ask(LAST).starts_with(b"HTTP/1.1 200 OK"));
-    let told = complaints.next("the lines are lost");
-    assert!(told.contains("--access-log: /dev/full: No space left on device"), "{told}");
-    let told = complaints.next("they are counted");
-    assert!(told.contains("--access-log: 1 lines were dropped"), "{told}");
+    let line = complaints.next("the lines are lost");
+    assert!(line.contains("--access-log: /dev/full: No space left on device"), "{line}");
+    let line = complaints.next("they are counted");
+    assert!(line.contains("--access-log: 1 lines were dropped"), "{line}");
     server.signal(Signal::TERM);
     assert_eq!(server.wait().0.code(), Some(0));
 }
@@ -219,9 +219,9 @@ fn lines_that_cannot_be_written_are_told() {
 fn an_access_log_needs_a_service_that_describes_its_requests() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     let refused = command.args(["serve", "echo", "--access-log=/dev/null"]).output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("--access-log: echo does not describe its requests"), "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("--access-log: echo does not describe its requests"), "{stderr}");
 }
 
 fn a_reload_reads_the_root_again(architecture: &[&str]) {
@@ -320,8 +320,8 @@ fn a_new_connection_may_send_its_request_during_a_drain(architecture: &[&str]) {
         sent.and(read.map(drop)).unwrap();
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply:?}");
     }
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 /// script(1) gives the server a terminal, and the terminal ends with script(1).

@@ -47,8 +47,8 @@ impl Reader {
     /// Types a command, which must succeed.
     fn types(&self, line: &str) {
         let output = self.shell(line).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {stderr}");
     }
 }
 
@@ -89,9 +89,9 @@ fn the_commands_of_the_page_on_traces_work() {
     for record in records {
         let words = record.replace(&written("0.0.0.0"), "127.0.0.1:0").replace("eth0", "lo");
         let output = reader.shell(&format!("{words} --duration 50ms")).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        let is_refused = words.contains(" --interface ") && said.contains("CAP_NET_RAW");
-        assert!(said.contains("no request came") || is_refused, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let is_refused = words.contains(" --interface ") && stderr.contains("CAP_NET_RAW");
+        assert!(stderr.contains("no request came") || is_refused, "{stderr}");
     }
 }
 
@@ -146,7 +146,7 @@ fn the_commands_of_the_page_on_trials_work() {
         // Without clients, the trial decides nothing. The last of a repeated flag counts.
         let line = format!("exec {command} --listen 127.0.0.1:0 --budget 300ms --then exit");
         let output = reader.shell(&line).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {stderr}");
     }
 }

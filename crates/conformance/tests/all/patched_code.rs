@@ -76,9 +76,9 @@ fn without_section_headers_what_may_be_code_is_refused() {
     compile(&[program("code_in_constants")], &["-Wl,-z,noseparate-code"], &path);
     remove_section_headers(&path);
     let ours = run(&[&path]);
-    let said = String::from_utf8_lossy(&ours.stderr);
-    assert_eq!(ours.status.code(), Some(2), "{said}");
-    assert!(said.contains("cannot be intercepted") && said.lines().count() == 1, "{said}");
+    let stderr = String::from_utf8_lossy(&ours.stderr);
+    assert_eq!(ours.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("cannot be intercepted") && stderr.lines().count() == 1, "{stderr}");
     let checked = finish(Command::new(DUALITY).args(["run", "--check"]).arg(&path));
     assert_eq!(checked.status.code(), Some(2), "{checked:?}");
     // With separate code, the constants are in no executable segment.

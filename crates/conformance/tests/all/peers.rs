@@ -211,6 +211,6 @@ fn ending(server: ServerProcess) {
     hear_page(&mut resting);
     server.connect().write_all(b"GET /").unwrap();
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert!(status.success() && said.is_empty(), "{status}: {said}");
+    let (status, stderr) = server.wait();
+    assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
 }

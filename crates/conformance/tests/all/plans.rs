@@ -118,8 +118,11 @@ fn the_pages_are_written_anew_from_the_results_alone() {
         assert!(before == after, "a page differs: {differing:?}");
     }
     let output = lab.run(&["report", "out", "--markdown", "rate,switches"]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.starts_with("### talk\n\nRequests/s") && said.contains("| fork | "), "{said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        stdout.starts_with("### talk\n\nRequests/s") && stdout.contains("| fork | "),
+        "{stdout}"
+    );
     let output = lab.run(&["report", "."]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no results.jsonl"));
@@ -267,16 +270,19 @@ command = ['no-such-server', '{{port}}']
 fn peers_are_measured_beside_architectures_and_never_recommended() {
     let lab = Lab::new(&plan_with_peer("300ms"));
     let output = lab.compare(&[]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
     assert!(
-        told.contains("the peer absent is the command [\"no-such-server\", \"{port}\"]"),
-        "{told}"
+        stderr.contains("the peer absent is the command [\"no-such-server\", \"{port}\"]"),
+        "{stderr}"
     );
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("mine (peer)"), "{said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.contains("mine (peer)"), "{stdout}");
     // Peers are no candidates, so there is at most one candidate, and no choice under any load.
-    assert!(said.contains("Nothing to choose: only epoll") && !said.contains("Use "), "{said}");
+    assert!(
+        stdout.contains("Nothing to choose: only epoll") && !stdout.contains("Use "),
+        "{stdout}"
+    );
     assert!(lab.read("out/beside/report.html").contains("mine (peer)"));
     let (experiment, Records { cells, .. }) = lab.results("beside");
     assert_eq!(experiment.design.peers.len(), 2);
@@ -349,7 +355,7 @@ fn a_peer_ends_with_the_comparison_however_that_ends() {
 
 #[test]
 fn a_plan_that_is_wrong_starts_nothing() {
-    for (plan, told) in [
+    for (plan, message) in [
         ("title = 'a'", "plan.toml:1:12: there is nothing to measure"),
         (&format!("{PLAN}store = 'mysql'"), "plan.toml:16:9: no store is called `mysql`"),
         (&format!("{PLAN}architectures = ['magic']"), "plan.toml:16:17: architectures: "),
@@ -358,10 +364,10 @@ fn a_plan_that_is_wrong_starts_nothing() {
     ] {
         let lab = Lab::new(plan);
         let output = lab.compare(&[]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.starts_with(&format!("duality: {told}")), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.starts_with(&format!("duality: {message}")), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert!(!lab.directory.path().join("out").exists());
     }
 }
@@ -386,13 +392,16 @@ fn a_new_plan_is_written_once_and_explained_without_measuring() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("new.toml: is there already"));
     let explained = lab.run(&["compare", "new.toml", "--check"]);
     assert!(explained.status.success());
-    let told = String::from_utf8(explained.stdout).unwrap();
+    let stdout = String::from_utf8(explained.stdout).unwrap();
     for part in ["keep-alive: http", "by-the-clock: ", "cells         54", "in all        about"] {
-        assert!(told.contains(part), "{told}");
+        assert!(stdout.contains(part), "{stdout}");
     }
     let explained = lab.run(&["compare", "game", "--architectures=fork", "--check"]);
-    let told = String::from_utf8(explained.stdout).unwrap();
-    assert!(told.contains("unavailable   fork at 10, 100, 1000: needs shared memory"), "{told}");
+    let stdout = String::from_utf8(explained.stdout).unwrap();
+    assert!(
+        stdout.contains("unavailable   fork at 10, 100, 1000: needs shared memory"),
+        "{stdout}"
+    );
     let files = fs::read_dir(lab.directory.path()).unwrap().count();
     assert_eq!(files, 2, "the two plans, and no results");
 }

@@ -35,9 +35,9 @@ fn duality(folder: &Path, arguments: &[&str]) -> Output {
 fn measured(folder: &Path, name: &str, faults: &[&str]) -> Value {
     let plan = plan(folder, name, faults);
     let done = duality(folder, &["compare", plan.to_str().unwrap(), "--out", name]);
-    let told = String::from_utf8_lossy(&done.stderr);
+    let stderr = String::from_utf8_lossy(&done.stderr);
     let summary = std::fs::read_to_string(folder.join(name).join("planted/summary.json"));
-    serde_json::from_str(&summary.unwrap_or_else(|error| panic!("{error}: {told}"))).unwrap()
+    serde_json::from_str(&summary.unwrap_or_else(|error| panic!("{error}: {stderr}"))).unwrap()
 }
 
 #[test]
@@ -45,22 +45,22 @@ fn what_makes_a_server_wrong_is_named_and_fails_the_gate() {
     let folder = tempfile::tempdir().unwrap();
     let good = measured(folder.path(), "good", &[]);
     assert_eq!(good["cells"][2]["faults"], serde_json::json!([]), "{good}");
-    for (name, faults, fault, told) in [
+    for (name, faults, fault, message) in [
         ("wrong", "wrong-every=200", "wrong-replies", "Disqualified for wrong replies: sue"),
         ("cut", "cut-every=200", "wrong-replies", "Disqualified for wrong replies: sue"),
         ("crash", "crash-after=1500", "ended", "Failed while it was measured: sue"),
     ] {
         let summary = measured(folder.path(), name, &[faults]);
         let first = summary["recommendation"]["sentences"][0].as_str().unwrap();
-        assert!(first.contains(told), "{name}: {first}");
+        assert!(first.contains(message), "{name}: {first}");
         let sue =
             summary["cells"].as_array().unwrap().iter().find(|cell| cell["architecture"] == "sue");
         let found = &sue.unwrap()["faults"];
         assert!(found.as_array().unwrap().contains(&fault.into()), "{name}: {found}");
         let gate = duality(folder.path(), &["report", "good", name, "--fail-on-regression=500"]);
-        let said = String::from_utf8_lossy(&gate.stdout);
-        assert_eq!(gate.status.code(), Some(1), "{name}: {said}");
-        let first = said.lines().next().unwrap_or_default();
+        let stdout = String::from_utf8_lossy(&gate.stdout);
+        assert_eq!(gate.status.code(), Some(1), "{name}: {stdout}");
+        let first = stdout.lines().next().unwrap_or_default();
         assert!(
             first.starts_with("The second run cannot be chosen: sue at 8 connections"),
             "{first}"

@@ -63,10 +63,10 @@ fn a_program_with_capabilities_loads_no_library_of_its_caller() {
     setcap.arg("cap_net_bind_service=ep").arg(folder.path().join("duality"));
     let output = finish(&mut setcap);
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         duality_conformance::skip(format_args!(
             "this file system has no capabilities: {}",
-            said.trim()
+            stderr.trim()
         ));
         return;
     }
@@ -106,8 +106,8 @@ fn a_server_of_root_becomes_the_user_that_is_named() {
             assert!(reply.starts_with(b"HTTP/1.1 200"));
         }
         server.signal(rustix::process::Signal::TERM);
-        let (status, said) = server.wait();
-        assert!(status.success(), "{said}");
+        let (status, stderr) = server.wait();
+        assert!(status.success(), "{stderr}");
         assert!(!fs::read_to_string(folder.path().join("stats")).expect("written").is_empty());
     }
 }
@@ -117,18 +117,18 @@ fn a_user_that_cannot_be_had_is_refused() {
     if !is_root() {
         return;
     }
-    for (name, told) in [("no-such-user", "no such user"), ("root", "is root")] {
+    for (name, message) in [("no-such-user", "no such user"), ("root", "is root")] {
         let mut command = Command::new(DUALITY);
         let output =
             finish(command.args(["serve", "http", "--listen=127.0.0.1:0", "--user", name]));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(told) && said.lines().count() == 1, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(message) && stderr.lines().count() == 1, "{stderr}");
     }
     let folder = open_folder();
     let mut command = Command::new(folder.path().join("duality"));
     command.args(["serve", "http", "--listen=127.0.0.1:0", "--user", NOBODY.0]);
     let output = finish(command.uid(NOBODY.1).gid(NOBODY.1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && said.contains("only root"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && stderr.contains("only root"), "{stderr}");
 }

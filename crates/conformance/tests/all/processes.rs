@@ -46,8 +46,8 @@ fn a_worker_that_is_signalled_ends_alone_and_is_replaced() {
             assert_eq!(server.ask(b"hello"), b"hello", "after {signal:?}");
         }
         server.signal(Signal::TERM);
-        let (status, said) = server.wait();
-        assert_eq!(status.code(), Some(0), "{signal:?}: {said}");
+        let (status, stderr) = server.wait();
+        assert_eq!(status.code(), Some(0), "{signal:?}: {stderr}");
     }
 }
 
@@ -63,8 +63,8 @@ fn a_worker_ignores_the_signal_for_a_reload() {
     }
     assert_eq!(children(&server), workers);
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 #[test]
@@ -80,13 +80,13 @@ fn workers_that_end_at_once_are_replaced_slowly_and_not_for_ever() {
         thread::yield_now();
         server.has_ended().then_some(())
     });
-    let (status, said) = server.wait();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("starting others more slowly"), "{said}");
-    let last = said.lines().last().unwrap();
+    let (status, stderr) = server.wait();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("starting others more slowly"), "{stderr}");
+    let last = stderr.lines().last().unwrap();
     assert!(
         last.contains("prefork: cannot serve: ") && last.contains("killed by signal 9"),
-        "{said}"
+        "{stderr}"
     );
     // A parent that does not slow down makes thousands of workers.
     assert!(killed.len() < 200, "{} workers were started", killed.len());
@@ -130,8 +130,8 @@ fn a_server_outlives_its_killed_processes() {
         });
         assert_eq!(server.ask(b"still there"), b"still there");
         server.signal(Signal::TERM);
-        let (status, said) = server.wait();
-        assert_eq!(status.code(), Some(0), "{architecture:?}: {said}");
+        let (status, stderr) = server.wait();
+        assert_eq!(status.code(), Some(0), "{architecture:?}: {stderr}");
     }
 }
 
@@ -140,9 +140,9 @@ fn a_program_with_threads_of_its_own_does_not_fork() {
     let program = env!("CARGO_BIN_EXE_threaded");
     for architecture in ["fork", "prefork"] {
         let output = command(program, &[architecture]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("1 threads of its own") && said.lines().count() == 1, "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("1 threads of its own") && stderr.lines().count() == 1, "{stderr}");
         assert!(output.stdout.is_empty(), "it does not listen");
     }
     let server = ServerProcess::start(&mut command(program, &["threads"]));
@@ -172,9 +172,9 @@ fn a_second_server_on_the_port_of_a_first_is_refused_on_several_cores_too() {
             }
             thread::yield_now();
         };
-        let said = std::io::read_to_string(second.stderr.take().unwrap()).unwrap();
+        let stderr = std::io::read_to_string(second.stderr.take().unwrap()).unwrap();
         second.wait().unwrap();
-        assert_eq!(status.and_then(|status| status.code()), Some(1), "{cores}: {said}");
-        assert!(said.contains("cannot listen at") && said.contains("in use"), "{said}");
+        assert_eq!(status.and_then(|status| status.code()), Some(1), "{cores}: {stderr}");
+        assert!(stderr.contains("cannot listen at") && stderr.contains("in use"), "{stderr}");
     }
 }

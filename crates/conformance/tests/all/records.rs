@@ -64,8 +64,8 @@ impl Recorded {
     /// its output.
     fn end(self) -> (Vec<Row>, u64, String) {
         self.server.signal(Signal::TERM);
-        let (status, said) = self.server.wait();
-        assert_eq!(status.code(), Some(0), "{said}");
+        let (status, stderr) = self.server.wait();
+        assert_eq!(status.code(), Some(0), "{stderr}");
         let read = |name| fs::read_to_string(self.directory.path().join(name)).unwrap();
         let (csv, stats) = (read("records.csv"), read("stats"));
         let mut lines = csv.lines();
@@ -79,7 +79,7 @@ impl Recorded {
         });
         let stages = stats.split_once("\"stages\":").unwrap().1;
         let stages = stages.split(|other: char| !other.is_ascii_digit()).next().unwrap();
-        (rows.collect(), stages.parse().unwrap(), said)
+        (rows.collect(), stages.parse().unwrap(), stderr)
     }
 }
 
@@ -170,14 +170,14 @@ fn beyond_the_limit_requests_are_counted_and_not_kept(architecture: &[&str]) {
 
 #[test]
 fn a_file_that_cannot_be_written_is_told_at_once() {
-    for (flag, told) in [
+    for (flag, message) in [
         ("--records=/nowhere/records.csv", "--records: /nowhere/records.csv: "),
         ("--records=records.txt", "the name ends with .csv or .jsonl"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
         let refused =
             command.args(["serve", "echo", "--listen=127.0.0.1:0", flag]).output().unwrap();
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert!(!refused.status.success() && said.contains(told), "{said}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && stderr.contains(message), "{stderr}");
     }
 }

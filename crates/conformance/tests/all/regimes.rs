@@ -23,10 +23,10 @@ fn a_plan_of_regimes_is_measured_gone_on_with_and_reported() {
     fs::write(path.join("plan.toml"), PLAN).unwrap();
     let compare = ["compare", "plan.toml", "--out", "run"];
     let done = duality(&compare, path);
-    let (told, said) =
+    let (output, said) =
         (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
-    assert!(done.status.success(), "{told}{said}");
-    assert!(told.contains("fork takes connections from a network only"), "{told}");
+    assert!(done.status.success(), "{output}{said}");
+    assert!(output.contains("fork takes connections from a network only"), "{output}");
     let lines = fs::read_to_string(path.join("run/regimes.jsonl")).unwrap();
     let cells: Vec<Value> =
         lines.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -91,7 +91,7 @@ fn over_tcp_the_same_plan_includes_processes() {
 #[test]
 fn mistakes_are_told_before_anything_starts() {
     let directory = tempfile::tempdir().unwrap();
-    for (plan, told) in [
+    for (plan, message) in [
         (
             PLAN.replace("'threads'", "'treads'"),
             "subjects: treads: there is no architecture `treads`",
@@ -101,13 +101,13 @@ fn mistakes_are_told_before_anything_starts() {
     ] {
         fs::write(directory.path().join("plan.toml"), plan).unwrap();
         let refused = duality(&["compare", "plan.toml", "--out", "run"], directory.path());
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(2), "{said}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{stderr}");
         assert!(
-            said.contains(told)
-                && said.starts_with("duality: plan.toml: ")
-                && said.lines().count() == 1,
-            "{said}"
+            stderr.contains(message)
+                && stderr.starts_with("duality: plan.toml: ")
+                && stderr.lines().count() == 1,
+            "{stderr}"
         );
         assert!(!directory.path().join("run").exists());
     }
@@ -121,10 +121,10 @@ fn a_graph_is_drawn_in_every_form() {
     let arguments =
         [&["graph", "phone", "-a", "workpool-priority", "-n200", "-c4"], &outputs[..]].concat();
     let drawn = duality(&arguments, path);
-    let told = String::from_utf8(drawn.stdout).unwrap();
+    let stdout = String::from_utf8(drawn.stdout).unwrap();
     assert!(
-        drawn.status.success() && told.contains("Most processor time goes to the stage phone: "),
-        "{told}"
+        drawn.status.success() && stdout.contains("Most processor time goes to the stage phone: "),
+        "{stdout}"
     );
     let read = |name: &str| fs::read_to_string(path.join(name)).unwrap();
     assert!(read("g.svg").starts_with("<svg ") && read("g.dot").starts_with("digraph "));
@@ -136,8 +136,8 @@ fn a_graph_is_drawn_in_every_form() {
         (["graph", "http", "--architecture=handwritten"], "handwritten has no tasks"),
     ] {
         let refused = duality(&arguments, path);
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(2), "{said}");
-        assert!(said.contains(wrong) && said.lines().count() == 1, "{said}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(wrong) && stderr.lines().count() == 1, "{stderr}");
     }
 }

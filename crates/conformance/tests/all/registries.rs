@@ -52,9 +52,9 @@ fn is_served(entry: &Entry, architecture: &[&str]) {
         (None, Some(lack)) => {
             let refused = server.wait_with_output().unwrap();
             let expected = format!("duality: {} under {}: {lack}", entry.name, architecture[0]);
-            let said = String::from_utf8(refused.stderr).unwrap();
-            assert!(said.starts_with(&expected), "{said}");
-            assert_eq!((said.lines().count(), refused.status.code()), (1, Some(1)));
+            let stderr = String::from_utf8(refused.stderr).unwrap();
+            assert!(stderr.starts_with(&expected), "{stderr}");
+            assert_eq!((stderr.lines().count(), refused.status.code()), (1, Some(1)));
         }
         (address, lack) => panic!("{} under {architecture:?}: {address:?}, {lack:?}", entry.name),
     }
@@ -83,9 +83,9 @@ fn answers_and_drains(
     // The exit code also says whether the figures are valid. This test checks only the replies.
     let load = load.args([format!("-c{clients}"), format!("-n{REQUESTS}")]).output().unwrap();
     let what = format!("{} under {architecture:?}", entry.name);
-    let told = String::from_utf8_lossy(&load.stderr);
+    let stderr = String::from_utf8_lossy(&load.stderr);
     let report: Value = serde_json::from_slice(&load.stdout)
-        .unwrap_or_else(|error| panic!("{what}: no report ({error}): {told}"));
+        .unwrap_or_else(|error| panic!("{what}: no report ({error}): {stderr}"));
     assert_eq!(report["errors"], serde_json::json!({}), "{what}");
     assert_eq!(report["requests"], REQUESTS, "{what}");
     kill_process(Pid::from_child(&server), Signal::TERM).unwrap();

@@ -27,17 +27,17 @@ fn said(arguments: &[&str]) -> String {
 /// The output of a load. Its figures may be invalid: a busy machine delays a short load.
 fn printed_by_load(arguments: &[&str]) -> String {
     let output = duality(arguments);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(complaints_of_load(&told).is_empty(), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(complaints_of_load(&stderr).is_empty(), "{stderr}");
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn refused(arguments: &[&str]) -> String {
     let output = duality(arguments);
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(told.lines().count(), 1, "{told}");
-    told
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    stderr
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn a_load_replays_what_a_server_of_its_files_answers() {
     let site = site.to_str().unwrap();
     for name in ["nasa-1995.trace", "pages-2018.trace"] {
         let trace = trace(name);
-        let told = said(&["load", "--trace", &trace, "--files", site]);
-        assert!(told.contains("duality serve http --root"), "{told}");
+        let output = said(&["load", "--trace", &trace, "--files", site]);
+        assert!(output.contains("duality serve http --root"), "{output}");
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "http", "--root", site, "--architecture", "epoll"]);
@@ -79,9 +79,9 @@ fn the_first_request_of_a_replay_may_have_another_status() {
     let (target, trace) = (format!("http://{}/", server.address()), trace("nasa-1995.trace"));
     let load = ["load", &target, "--trace", &trace, "--users", "200", "-d", "800ms", "--json"];
     let output = duality(&load);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("unexpected status 404"), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("unexpected status 404"), "{stderr}");
 
     let expecting = printed_by_load(&[&load[..], &["--expect-status", "404"]].concat());
     let report: Value = serde_json::from_str(&expecting).unwrap();
@@ -160,7 +160,7 @@ fn what_does_not_fit_a_recording_is_refused() {
     let trace = trace.as_str();
     let log: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let log = log.to_str().unwrap();
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["compare", "http", "--users", "10"][..], "--users: a recording is replayed"),
         (&["compare", "http", "--load-from", "/no/such"], "/no/such"),
         (&["compare", "http", "--load-from", log], "no trace"),
@@ -178,6 +178,6 @@ fn what_does_not_fit_a_recording_is_refused() {
         (&["load"], "required"),
     ] {
         let line = refused(arguments);
-        assert!(line.contains(told), "{arguments:?}: {line}");
+        assert!(line.contains(message), "{arguments:?}: {line}");
     }
 }

@@ -20,9 +20,9 @@ fn run(arguments: &[&str]) -> Output {
 
 fn refused(arguments: &[&str], reason: &str) {
     let output = run(arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert!(said.contains(reason) && said.lines().count() == 1, "{arguments:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert!(stderr.contains(reason) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn a_server_with_processes_starts_with_a_small_stack() {
     let shell = "ulimit -s 64; exec \"$0\" serve echo --listen 127.0.0.1:0 --architecture fork";
     let server = ServerProcess::start(Command::new("sh").args(["-c", shell, DUALITY]));
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn threads_are_user_level_threads() {
     let native = finish(&mut Command::new(program.path()));
     assert_eq!(String::from_utf8_lossy(&native.stdout), "Threads:\t21\n");
     let ours = run(&["--cores=1", "--", program.name()]);
-    let said = String::from_utf8_lossy(&ours.stdout);
-    let threads: usize = said.trim_start_matches("Threads:").trim().parse().expect("a number");
+    let stdout = String::from_utf8_lossy(&ours.stdout);
+    let threads: usize = stdout.trim_start_matches("Threads:").trim().parse().expect("a number");
     assert!(threads <= 3, "{threads} kernel threads");
 }
 
@@ -103,17 +103,17 @@ fn without_io_uring_the_engine_says_so_and_is_on_epoll() {
     let mut command = Command::new(program.path());
     command.args([DUALITY, "run", "--poller", "uring", "--"]).arg(torture());
     let output = finish(command.arg("receive_by_many_from_one_socket"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("--poller epoll") && said.lines().count() == 1, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains("--poller epoll") && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[test]
 fn statistics_are_printed_at_the_end() {
     let output = run(&["--stats", "--", torture().to_str().expect("a name"), "ping_pong"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("threads 1 created, 2 at most"), "{said}");
-    assert!(said.contains("parks by call: futex "), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.contains("threads 1 created, 2 at most"), "{stderr}");
+    assert!(stderr.contains("parks by call: futex "), "{stderr}");
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn threads_that_wake_go_before_those_that_compute() {
 
 /// The preemptions that `--stats` has counted.
 fn preemptions(output: &Output) -> u32 {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let (_, rest) = said.split_once("preemptions ").expect("a counter");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let (_, rest) = stderr.split_once("preemptions ").expect("a counter");
     rest.split(';').next().expect("a number").parse().expect("a number")
 }
 
@@ -150,8 +150,8 @@ fn preemptions(output: &Output) -> u32 {
 fn calls_that_need_not_wait_need_no_helper() {
     let program = Program::new("at_once", &["-lrt"]);
     let output = run(&["--stats", "--", program.name()]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("offloads 0;"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.contains("offloads 0;"), "{stderr}");
 }
 
 #[test]
@@ -173,10 +173,10 @@ fn what_cannot_work_is_refused() {
 #[test]
 fn a_check_starts_nothing() {
     let output = run(&["--check", "/bin/sh"]);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && said.contains("works") && said.contains("libc.so.6"),
-        "{said}"
+        output.status.success() && stdout.contains("works") && stdout.contains("libc.so.6"),
+        "{stdout}"
     );
 }
 
@@ -262,12 +262,12 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
     );
     let failing = ["--load-command", "sh -c 'echo no luck >&2; exit 7' {port}", "--repeats", "1"];
     let output = compare(&[&failing[..], &["--out", "failed"]].concat());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.code() == Some(1) && said.contains("(exit status: 7): no luck"),
-        "{said}"
+        output.status.code() == Some(1) && stderr.contains("(exit status: 7): no luck"),
+        "{stderr}"
     );
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["--load-command", "sh -c load"][..], "put {port} into it"),
         (&["--load-command", "no-such-load {port}"][..], "no such program"),
         (&["--load-command", "sh {port}", "-c", "1,2"][..], "put {connections} into it"),
@@ -275,9 +275,12 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
         (&["--workers", "3"][..], "--workers: this flag is for Duality's own servers"),
     ] {
         let output = compare(&[arguments, &["--check"]].concat());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let one_line = said.trim().lines().count() == 1;
-        assert!(output.status.code() == Some(2) && said.contains(told) && one_line, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let one_line = stderr.trim().lines().count() == 1;
+        assert!(
+            output.status.code() == Some(2) && stderr.contains(message) && one_line,
+            "{stderr}"
+        );
     }
 }
 
@@ -285,26 +288,26 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
 fn a_signal_lists_all_threads_with_their_stacks() {
     let program = Program::new("deep_waits", &["-pthread"]);
     let output = run(&["--dump-signal", "SIGUSR1", "--", program.name()]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("4 threads"), "{said}");
-    assert_eq!(said.matches("parked in read(").count(), 2, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.contains("4 threads"), "{stderr}");
+    assert_eq!(stderr.matches("parked in read(").count(), 2, "{stderr}");
     // Each thread has six calls of `deep` and one of `nap`. Main has two, and two more are around
     // the handler.
-    assert_eq!(said.matches("the program+0x").count(), 2 * 7 + 2 + 2, "{said}");
+    assert_eq!(stderr.matches("the program+0x").count(), 2 * 7 + 2 + 2, "{stderr}");
 }
 
 #[test]
 fn a_stack_overflow_names_where_the_thread_began() {
     let program = Program::new("overflow", &["-pthread", "-w"]);
     let output = run(&["--", program.name()]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(11), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(11), "{stderr}");
     let symbols = finish(Command::new("nm").arg(program.path()));
     let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
     let line = symbols.lines().find(|line| line.ends_with(" T begin")).expect("the function");
     let address = line.split(' ').next().expect("an address").trim_start_matches('0');
     let place = format!("which began at the program+0x{address}, has used up its stack");
-    assert!(said.contains(&place), "{said}, and not {place}");
+    assert!(stderr.contains(&place), "{stderr}, and not {place}");
 }
 
 /// Runs a shell command around the torture program: natively, and on the engine. `{}` stands for
@@ -314,8 +317,8 @@ fn under_limits(command: &str) -> [(Option<i32>, Option<i32>, String); 2] {
     let subjects = [program.to_owned(), format!("{DUALITY} run -- {program}")];
     subjects.map(|subject| {
         let output = finish(Command::new("sh").arg("-c").arg(command.replace("{}", &subject)));
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        (output.status.code(), output.status.signal(), said)
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), output.status.signal(), stdout)
     })
 }
 
@@ -372,8 +375,8 @@ fn gdb_shows_the_stacks_of_parked_threads() {
     let shown = finish(&mut gdb);
     child.kill().expect("it runs");
     child.wait().expect("a child");
-    let said = String::from_utf8_lossy(&shown.stdout);
-    assert_eq!(said.matches("parked in call 0 ").count(), 6, "{said}");
-    assert_eq!(said.matches(" in nap (").count(), 3, "{said}");
-    assert_eq!(said.matches(" in main (").count(), 1, "{said}");
+    let stdout = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(stdout.matches("parked in call 0 ").count(), 6, "{stdout}");
+    assert_eq!(stdout.matches(" in nap (").count(), 3, "{stdout}");
+    assert_eq!(stdout.matches(" in main (").count(), 1, "{stdout}");
 }

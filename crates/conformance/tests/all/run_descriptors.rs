@@ -33,8 +33,12 @@ fn lines(program: &Program, options: Option<&[&str]>, arguments: &[&str]) -> Lin
         }
     };
     let output = finish(command.args(arguments));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{options:?}: {}: {said}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && stderr.is_empty(),
+        "{options:?}: {}: {stderr}",
+        output.status
+    );
     let text = String::from_utf8(output.stdout).expect("text");
     let pairs = text.lines().filter_map(|line| line.split_once(": "));
     pairs.map(|(case, result)| (case.to_owned(), result.to_owned())).collect()

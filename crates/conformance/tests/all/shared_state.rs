@@ -81,11 +81,11 @@ fn the_first_errors_of_connections_are_logged() {
 fn separate_processes_are_refused() {
     for architecture in separate() {
         let refused = output(&["serve", "--architecture", architecture, "--listen", "127.0.0.1:0"]);
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(1), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
         for words in [architecture, "needs shared memory", ".independent_connections()"] {
-            assert!(said.contains(words), "{said}");
+            assert!(stderr.contains(words), "{stderr}");
         }
     }
 }

@@ -54,8 +54,8 @@ fn a_drain_ends_a_keep_alive_connection(architecture: &[&str]) {
         "",
         "the connection ends without a word"
     );
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 fn a_drain_finishes_the_reply_that_is_under_way(architecture: &[&str]) {
@@ -67,8 +67,8 @@ fn a_drain_finishes_the_reply_that_is_under_way(architecture: &[&str]) {
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply).unwrap();
     assert!(reply.ends_with(&body), "{} bytes came", reply.len());
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 fn a_second_signal_cuts_off_what_would_not_end(architecture: &[&str]) {
@@ -82,21 +82,21 @@ fn a_second_signal_cuts_off_what_would_not_end(architecture: &[&str]) {
         }
         ended.then_some(())
     });
-    let (status, said) = server.wait();
-    assert_eq!(status.code(), Some(1), "{said}");
+    let (status, stderr) = server.wait();
+    assert_eq!(status.code(), Some(1), "{stderr}");
     // A third signal may reach another kernel thread before the process has ended.
     let expected = "duality: a second signal: exiting at once";
-    assert!(!said.is_empty() && said.lines().all(|line| line == expected), "{said}");
+    assert!(!stderr.is_empty() && stderr.lines().all(|line| line == expected), "{stderr}");
 }
 
 fn a_drain_does_not_outlast_its_limit(architecture: &[&str]) {
     let (server, _never_read) = in_mid_reply(architecture, &endless(), &["--drain-limit=1"]);
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert_eq!(status.code(), Some(1), "{said}");
+    let (status, stderr) = server.wait();
+    assert_eq!(status.code(), Some(1), "{stderr}");
     // Parent and child have the same limit, and either may be the first to reach it.
     let expected = "duality: the drain took too long: connections are cut off";
-    assert!(!said.is_empty() && said.lines().all(|line| line == expected), "{said}");
+    assert!(!stderr.is_empty() && stderr.lines().all(|line| line == expected), "{stderr}");
 }
 
 fn a_signal_right_after_the_start_is_heard(architecture: &[&str]) {
@@ -104,8 +104,8 @@ fn a_signal_right_after_the_start_is_heard(architecture: &[&str]) {
         let server = serve("http", architecture, &[]);
         server.signal(Signal::TERM);
         // No client comes, and the drain's own limit is longer than the wait.
-        let (status, said) = server.wait();
-        assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+        let (status, stderr) = server.wait();
+        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
     }
 }
 
@@ -122,12 +122,12 @@ fn a_reload_keeps_connections(architecture: &[&str]) {
             head.extend(byte);
         }
         server.signal(Signal::HUP);
-        let said = complaints.next("it says that it reloads");
+        let line = complaints.next("it says that it reloads");
         assert!(
-            said.starts_with(
+            line.starts_with(
                 "duality: SIGHUP: opening logs, and reading --root and certificates again"
             ),
-            "{said}"
+            "{line}"
         );
     }
     server.signal(Signal::TERM);

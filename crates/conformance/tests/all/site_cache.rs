@@ -18,8 +18,8 @@ fn sites(cache: &Path, options: &[&str]) -> String {
     command.arg("run").args(options).args(["--stats", "--", "sh", "-c", "echo right"]);
     let output = finish(command.env("XDG_CACHE_HOME", cache));
     assert_eq!(output.stdout, b"right\n", "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let count = said.lines().next().and_then(|line| line.rsplit_once("sites "));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let count = stderr.lines().next().and_then(|line| line.rsplit_once("sites "));
     count.expect("a count").1.to_owned()
 }
 

@@ -170,7 +170,7 @@ fn a_store_that_was_away_is_found_again(architecture: &[&str]) {
     assert!(visitors(&page) > before);
     for server in [guestbook, phone] {
         server.signal(Signal::TERM);
-        let (status, said) = server.wait();
-        assert!(status.success(), "{status}: {said}");
+        let (status, stderr) = server.wait();
+        assert!(status.success(), "{status}: {stderr}");
     }
 }

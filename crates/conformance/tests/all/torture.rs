@@ -41,9 +41,9 @@ fn suite(options: Option<&[&str]>) {
                     };
                     let output = finish(command.arg(name));
                     if !output.status.success() {
-                        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
                         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-                        let failure = format!("{name}: {} {said}{complaint}", output.status);
+                        let failure = format!("{name}: {} {stdout}{complaint}", output.status);
                         failures.lock().expect("a list").push(failure);
                     }
                 }
@@ -154,8 +154,8 @@ fn signals_do_not_interrupt_the_engine_again_and_again() {
     let program = Program::new("often", &["-lrt"]);
     let mut command = Command::new(DUALITY);
     let output = finish(command.args(["run", "--stats", "--cores=1", "--"]).arg(program.path()));
-    let said = String::from_utf8_lossy(&output.stderr);
-    let (_, rest) = said.split_once("signals ").expect("a counter");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let (_, rest) = stderr.split_once("signals ").expect("a counter");
     let signals: u32 = rest.split(';').next().expect("a number").parse().expect("a number");
     assert!(output.status.success() && (1000..3000).contains(&signals), "{signals} signals");
 }

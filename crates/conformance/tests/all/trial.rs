@@ -81,10 +81,10 @@ impl Trial {
 
     /// Waits for the end, and returns the exit status and standard error.
     fn end(mut self) -> (ExitStatus, String) {
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut output = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
         let status = eventually("the trial ends", || self.child.try_wait().unwrap());
-        (status, said)
+        (status, output)
     }
 }
 
@@ -173,8 +173,8 @@ fn the_better_one_wins_and_goes_on_serving() {
     assert!(answered > 200);
     trial.signal(Signal::TERM);
     trial.event("ended");
-    let (status, said) = trial.end();
-    assert_eq!(status.code(), Some(0), "{said}");
+    let (status, stderr) = trial.end();
+    assert_eq!(status.code(), Some(0), "{stderr}");
 }
 
 /// A few blocks never decide. `duality-lab` tests the decision of many blocks.
@@ -341,9 +341,9 @@ fn records_and_a_page_are_kept() {
 fn refusal(program: &str, arguments: &str) -> (Option<i32>, String) {
     let mut command = Command::new(program);
     let output = command.arg("trial").args(arguments.split_whitespace()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said.lines().count(), 1, "{said}");
-    (output.status.code(), said)
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    (output.status.code(), stderr)
 }
 
 #[test]
@@ -370,9 +370,12 @@ fn what_cannot_be_tried_is_refused_in_one_line() {
         ),
         ("http --candidates epoll,pool --max-errors 3", 2, "give a share such as 0.5%"),
     ] {
-        let (status, said) = refusal(SERVED, arguments);
-        assert_eq!(status, Some(code), "{arguments}: {said}");
-        assert!(said.starts_with("duality: ") && said.contains(problem), "{arguments}: {said}");
+        let (status, stderr) = refusal(SERVED, arguments);
+        assert_eq!(status, Some(code), "{arguments}: {stderr}");
+        assert!(
+            stderr.starts_with("duality: ") && stderr.contains(problem),
+            "{arguments}: {stderr}"
+        );
     }
 }
 
@@ -384,7 +387,7 @@ fn a_listener_of_a_service_manager_is_refused() {
     let mut command = Command::new("sh");
     command.args(["-c", script, SERVED, "trial", "http", "--candidates", "epoll,pool"]);
     let output = command.stdin(Stdio::from(socket)).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("duality: LISTEN_FDS: ") && said.lines().count() == 1, "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("duality: LISTEN_FDS: ") && stderr.lines().count() == 1, "{stderr}");
 }

@@ -48,10 +48,10 @@ fn handwritten_has_nothing_to_tell() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
         let refused = command.args(["serve", "echo", "--architecture=handwritten", flag]).output();
         let refused = refused.unwrap();
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(2), "{said}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{stderr}");
         let name = flag.split_once('=').unwrap().0;
-        assert!(said.contains(&format!("{name}: handwritten has no tasks")), "{said}");
+        assert!(stderr.contains(&format!("{name}: handwritten has no tasks")), "{stderr}");
     }
     let server = serve(&["handwritten"], &[]);
     let mut stream = server.connect();
@@ -109,8 +109,8 @@ fn counters_equal_what_was_done(architecture: &[&str]) {
         assert_eq!(std::io::read_to_string(&mut stream).unwrap(), "");
     }
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
     let line = fs::read_to_string(file).unwrap();
     assert_eq!(line.lines().count(), 1, "{line}");
     let count = |name| counter(&line, name);
@@ -202,8 +202,8 @@ fn the_server_survives_any_number_of_dumps(architecture: &[&str]) {
     let dump = dump(&server, &file);
     assert!(dump.starts_with("duality: dump of process "), "{dump}");
     server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 /// A walk along a stack needs some room on that stack. A full stack gets no walk.

@@ -16,7 +16,7 @@ use super::job::Job;
 use super::links::Link;
 use super::toolchain::Toolchain;
 use super::{Language, Wishes, cannot_run, runtime};
-use crate::failure::{Failure, OrFailure};
+use crate::failure::{Blame, Failure, Party};
 
 /// The environment variables for the pass. The pass cannot have options, because lld reads its own
 /// before it loads the pass.
@@ -118,7 +118,7 @@ struct Report<'a> {
 
 impl<'a> Report<'a> {
     fn new(to: &'a Path) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir().failed_at("no folder for the report")?;
+        let folder = tempfile::tempdir().blame_at(Party::Machine, "no folder for the report")?;
         Ok(Self { to, folder })
     }
 
@@ -141,7 +141,7 @@ impl<'a> Report<'a> {
             return Ok(());
         }
         let _ = writeln!(text, "\n{line}");
-        fs::write(self.to, text).failed_at(self.to.display())
+        fs::write(self.to, text).blame_at(Party::Machine, self.to.display())
     }
 
     /// Links the program natively, for comparison.

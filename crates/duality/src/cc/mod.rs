@@ -29,7 +29,7 @@ pub(crate) use job::takes_value;
 use job::{Job, Kind};
 use toolchain::Toolchain;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Party};
 
 /// The files to write besides the compilation's.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -151,5 +151,5 @@ fn become_program(command: &mut Command) -> Result<ExitCode, Failure> {
 }
 
 fn cannot_run(command: &Command, error: &io::Error) -> Failure {
-    Failure::failed(format!("{}: {error}", command.get_program().display()))
+    Failure::new(Party::Machine, format!("{}: {error}", command.get_program().display()))
 }

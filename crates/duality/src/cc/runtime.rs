@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::job::Job;
 use super::toolchain;
-use crate::failure::{Failure, OrFailure};
+use crate::failure::{Blame, Failure, Party};
 use crate::run::ENGINE;
 
 /// Names the objects of another runtime, separated by colons. Used by tests.
@@ -119,10 +119,10 @@ pub(super) fn choose(job: &Job, clang: &Path) -> Result<Runtime, Failure> {
         return Ok(Runtime { arguments: objects, _folder: None });
     }
     if ENGINE.is_empty() {
-        return Err(Failure::failed(MISSING));
+        return Err(Failure::new(Party::Machine, MISSING));
     }
     if let Some(why) = job.alone {
-        return Err(Failure::failed(why));
+        return Err(Failure::new(Party::Machine, why));
     }
     let (object, folder) = object(clang, job.sanitized)?;
     // libc comes first: its functions satisfy the program where the runtime offers the same names.
@@ -165,7 +165,7 @@ pub(super) fn libstdcxx(clang: &Path) -> Result<Runtime, Failure> {
     let name = format!("libstdcxx-{:016x}.o", hasher.finish());
     let (object, folder) = made_once(&name, |work| {
         let (source, text) = LIBSTDCXX;
-        fs::write(work.join(source), text).failed_at(work.join(source).display())?;
+        fs::write(work.join(source), text).blame_at(Party::Machine, work.join(source).display())?;
         let mut compiler = Command::new(clang);
         run(compiler.args(LIBSTDCXX_FLAGS).args([source, "-o", "made.o"]).current_dir(work))?;
         Ok(work.join("made.o"))
@@ -184,15 +184,16 @@ fn made_once(
         Some(cache) => {
             let object = cache.join(name);
             if !object.is_file() {
-                let work = tempfile::tempdir_in(&cache).failed_at(cache.display())?;
+                let work =
+                    tempfile::tempdir_in(&cache).blame_at(Party::Machine, cache.display())?;
                 let made = make(work.path())?;
-                fs::rename(&made, &object).failed_at(object.display())?;
+                fs::rename(&made, &object).blame_at(Party::Machine, object.display())?;
                 prune(&cache, "o", KEPT);
             }
             Ok((object, None))
         }
         None => {
-            let work = tempfile::tempdir().failed_at(env::temp_dir().display())?;
+            let work = tempfile::tempdir().blame_at(Party::Machine, env::temp_dir().display())?;
             let made = make(work.path())?;
             Ok((made, Some(work)))
         }
@@ -228,7 +229,7 @@ pub(super) fn prune(cache: &Path, extension: &str, kept: usize) {
 fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, Failure> {
     let write = |name: &str, bytes: &[u8]| {
         let path = work.join(name);
-        fs::write(&path, bytes).failed_at(path.display())
+        fs::write(&path, bytes).blame_at(Party::Machine, path.display())
     };
     for (name, text) in SOURCES.iter().chain([&CONTRACT]) {
         write(name, text.as_bytes())?;
@@ -263,13 +264,16 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     let output = command
         .stdin(Stdio::null())
         .output()
-        .failed_at(Path::new(command.get_program()).display())?;
+        .blame_at(Party::Machine, Path::new(command.get_program()).display())?;
     if output.status.success() {
         return Ok(());
     }
-    Err(Failure::failed(format!(
-        "the runtime does not compile ({}):\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    )))
+    Err(Failure::new(
+        Party::Machine,
+        format!(
+            "the runtime does not compile ({}):\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        ),
+    ))
 }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::Language;
-use crate::failure::Failure;
+use crate::failure::{Failure, Party};
 
 /// The LLVM that the pass is built for. A plugin works only with the LLVM that it was built for.
 pub(super) const VERSION: &str = "19";
@@ -36,7 +36,7 @@ impl Toolchain {
     /// The argument by which clang has lld load the pass.
     pub(super) fn load_pass(&self) -> Result<OsString, Failure> {
         program("ld.lld")?;
-        let pass = pass().ok_or_else(|| Failure::failed(missing_pass()))?;
+        let pass = pass().ok_or_else(|| Failure::new(Party::Machine, missing_pass()))?;
         let mut argument = OsString::from("-Wl,--load-pass-plugin=");
         argument.push(pass);
         Ok(argument)
@@ -45,8 +45,9 @@ impl Toolchain {
 
 /// A program of LLVM 19: under its Debian name, or in LLVM's own folder.
 pub(super) fn program(name: &str) -> Result<PathBuf, Failure> {
-    find(name)
-        .ok_or_else(|| Failure::failed(format!("{name} of LLVM {VERSION} is missing: {PACKAGES}")))
+    find(name).ok_or_else(|| {
+        Failure::new(Party::Machine, format!("{name} of LLVM {VERSION} is missing: {PACKAGES}"))
+    })
 }
 
 pub(super) fn find(name: &str) -> Option<PathBuf> {

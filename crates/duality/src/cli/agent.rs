@@ -4,9 +4,9 @@ use std::io;
 
 use duality_lab::measure::hosts::agent;
 
-use super::{Failure, OrFailure};
+use super::{Blame, Failure, Party};
 
 /// Carries out orders until they end. Before it returns, it ends all processes that it started.
 pub(super) fn run() -> Result<(), Failure> {
-    agent::run(io::stdin(), io::stdout()).failed_at("agent: an order cannot be read")
+    agent::run(io::stdin(), io::stdout()).blame_at(Party::Machine, "agent: an order cannot be read")
 }

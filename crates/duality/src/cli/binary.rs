@@ -15,7 +15,7 @@ use duality_lab::measure::experiment::Experiment;
 use duality_lab::record::{Peer, Stop, Ways};
 use duality_runtime::log;
 
-use super::{Failure, OrFailure, Tuning};
+use super::{Blame, Failure, Party, Tuning};
 use crate::run::{self, Program, Verdict};
 
 /// The time limit for the server to begin to listen.
@@ -113,7 +113,7 @@ impl Binary {
         if let Some((_, path)) = &self.page {
             settings.path = Some(path.clone());
         }
-        let here = env::current_dir().failed_at("the working directory")?;
+        let here = env::current_dir().blame_at(Party::Machine, "the working directory")?;
         let cpus = settings.server_cpus.as_ref().map_or(1, Vec::len);
         let peers: Vec<Peer> = self.ways(cpus)?.into_iter().map(|way| peer(way, &here)).collect();
         settings.peers = Some(peers.iter().map(|peer| peer.name.clone()).collect());
@@ -122,7 +122,7 @@ impl Binary {
 
     /// The ways to run the server on `cpus` processors, in the order in which they are shown.
     fn ways(&self, cpus: usize) -> Result<Vec<Way>, Failure> {
-        let this = env::current_exe().failed_at("this program's own file")?;
+        let this = env::current_exe().blame_at(Party::Machine, "this program's own file")?;
         let run = [this.to_string_lossy().into_owned(), "run".to_owned()];
         let run = [&run[..], &self.options, &["--".to_owned()], &self.words].concat();
         let nothing = BTreeMap::new;
@@ -165,7 +165,7 @@ impl Binary {
 
 /// The words of a command that a flag gives, which must tell the server where to listen.
 fn command(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
-    let words = parse_command(text).misuse_at(format_args!("{flag}"))?;
+    let words = parse_command(text).blame_at(Party::User, format_args!("{flag}"))?;
     if !text.contains("{port}") {
         return Err(Failure::misuse(format!(
             "{flag}: the server is not told where to listen: put {{port}} into the command"
@@ -283,6 +283,8 @@ fn peer(way: Way, here: &Path) -> Peer {
 
 #[cfg(test)]
 mod tests {
+    use duality_lab::Mistake;
+
     use super::*;
 
     fn flags(command: &str) -> BinaryFlags<'_> {
@@ -293,7 +295,7 @@ mod tests {
         Binary::new(&flags(command))
     }
 
-    fn tuning(given: &[&str]) -> Result<Tuning, String> {
+    fn tuning(given: &[&str]) -> Result<Tuning, Mistake> {
         Tuning::parse(&given.iter().map(|&one| one.to_owned()).collect::<Vec<_>>())
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use duality_lab::Mistake;
 use duality_lab::ask::resolve::Program;
 use duality_lab::capacity::{self, Capacity, Check, Error, Question};
 use duality_lab::page::write_whole;
@@ -135,7 +136,8 @@ fn answered<T>(
 ) -> Result<Vec<T>, Failure> {
     let (mut answers, mut refused) = (Vec::new(), Vec::new());
     for found in experiments {
-        let program = experiment::of_results(catalogue, &found.results.0.design);
+        let program = experiment::of_results(catalogue, &found.results.0.design)
+            .map_err(|mistake| mistake.to_string());
         let program = program.as_ref().map(|program| program as &dyn Program);
         match answer(found, program.map_err(String::as_str)) {
             Ok(one) => answers.push(one),
@@ -153,23 +155,23 @@ fn answered<T>(
 /// More connections than any server has. Beyond this limit, arithmetic says nothing.
 const MOST: usize = 1_000_000_000;
 
-fn connections(text: &str) -> Result<usize, String> {
+fn connections(text: &str) -> Result<usize, Mistake> {
     let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
-    number.ok_or_else(|| format!("give a whole number from 1 to {MOST}"))
+    number.ok_or_else(|| format!("give a whole number from 1 to {MOST}").into())
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+fn at_least_one(text: &str) -> Result<usize, Mistake> {
     let number = text.parse().ok().filter(|number| (1..=1_000_000).contains(number));
-    number.ok_or_else(|| "give a whole number from 1 to 1000000".to_owned())
+    number.ok_or_else(|| "give a whole number from 1 to 1000000".into())
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+fn rate(text: &str) -> Result<f64, Mistake> {
     let rate = text.parse::<f64>().ok().filter(|rate| (1e-3..=1e15).contains(rate));
-    rate.ok_or_else(|| "give requests a second, such as 20000 or 1e6".to_owned())
+    rate.ok_or_else(|| "give requests a second, such as 20000 or 1e6".into())
 }
 
 /// A share, from a percentage.
-fn percent(text: &str) -> Result<f64, String> {
+fn percent(text: &str) -> Result<f64, Mistake> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     let percent = percent.filter(|percent| (1.0..=100.0).contains(percent));
     percent.map(|percent| percent / 100.0).ok_or_else(|| "give a percentage from 1 to 100".into())

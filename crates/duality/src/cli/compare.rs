@@ -22,8 +22,8 @@ use super::binary::{Binary, BinaryFlags};
 use super::flags::settings::{All, SettingFlags};
 use super::live::LiveFlags;
 use super::{
-    ConstraintFlags, Failure, Tuning, experiment, explain, flag, for_terminal, heading, load,
-    prices, print, terminal_width,
+    Blame, ConstraintFlags, Failure, Party, Tuning, experiment, explain, flag, for_terminal,
+    heading, load, prices, print, terminal_width,
 };
 use crate::catalogue::Catalogue;
 
@@ -137,12 +137,12 @@ pub(super) struct Arguments {
 impl Arguments {
     /// The experiment that the flags describe.
     pub(super) fn settings(&self) -> Settings {
-        let said = self.settings.settings();
+        let given = self.settings.settings();
         Settings {
-            close: said.close.or(self.keep_alive.then_some(false)),
+            close: given.close.or(self.keep_alive.then_some(false)),
             constraints: self.constraints.constraints(),
             current: self.constraints.current().map(str::to_owned),
-            ..said
+            ..given
         }
     }
 
@@ -253,7 +253,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         _ if blocks.len() == 1 => ", and 1 block".to_owned(),
         _ => format!(", and {} blocks", blocks.len()),
     };
-    let told = format!(
+    let ended = format!(
         "{} after {} of {} cells{blocks}: go on with `{}`",
         if finished.out_of_time { "the budget was spent" } else { "interrupted" },
         cells.len(),
@@ -261,10 +261,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         command_to_resume(&experiment.command, &out),
     );
     if is_answered {
-        log::tell(format_args!("{told}"));
+        log::tell(format_args!("{ended}"));
         return Ok(());
     }
-    Err(Failure::failed(told))
+    Err(Failure::new(Party::Interruption, ended))
 }
 
 /// The command line that continues `out`, quoted for a shell. The command line is the given one
@@ -295,7 +295,7 @@ pub(super) fn prepare(
     resume: bool,
 ) -> Result<Records, Failure> {
     let begun = Results::begun(out, &experiment.design);
-    let records = match begun.map_err(|error| Failure::misuse(error.to_string()))? {
+    let records = match begun? {
         None => Records::default(),
         Some(_) if !resume => {
             let problem = "holds results already: go on by --resume, or choose another --out";
@@ -313,8 +313,8 @@ pub(super) fn prepare(
 /// Makes the directory `out` if it does not exist, and checks that files can be created in it.
 pub(super) fn writable(out: &Path) -> Result<(), Failure> {
     fs::create_dir_all(out).and_then(|()| tempfile::tempfile_in(out)).map(drop).map_err(|error| {
-        let problem = "choose a directory that can be written";
-        Failure::misuse(format!("--out: {}: {error}: {problem}", out.display()))
+        Failure::misuse(format!("--out: {}: {error}", out.display()))
+            .remedy("choose a directory that can be written")
     })
 }
 
@@ -329,13 +329,13 @@ fn something_measured(finished: &Finished) -> Result<(), Failure> {
         return Ok(());
     }
     let first = cells.iter().find_map(reason).unwrap_or_default();
-    Err(Failure::failed(format!("nothing was measured: {first}")))
+    Err(Failure::new(Party::Subject, first).at("nothing was measured"))
 }
 
 /// Prints the experiments that follow.
 pub(super) fn announce(experiment: &Experiment) {
     let design = &experiment.design;
-    let told = format!(
+    let summary = format!(
         "comparing {} at {}, {} each: {} cells, about {:.0} s",
         design.compared(),
         design.counted().several(&design.concurrency),
@@ -343,7 +343,7 @@ pub(super) fn announce(experiment: &Experiment) {
         experiment.cells(),
         experiment.length().as_secs_f64(),
     );
-    for line in [told].iter().chain(&experiment.degraded).chain(&experiment.economies) {
+    for line in [summary].iter().chain(&experiment.degraded).chain(&experiment.economies) {
         log::tell(for_terminal(line.clone(), &io::stderr()));
     }
 }
@@ -356,11 +356,10 @@ pub(super) fn measure(
     clock: Clock<'_>,
     page: Option<Page>,
 ) -> Result<Finished, Failure> {
-    let stage = Stage::set(experiment).map_err(Failure::failed)?;
-    let told = lab::preflight(experiment, clock.interrupted(), &stage).map_err(Failure::failed)?;
-    told.into_iter().for_each(|line| log::tell(for_terminal(line, &io::stderr())));
-    lab::compare(experiment, out, resume, clock, &stage, page)
-        .map_err(|error| Failure::failed(error.to_string()))
+    let stage = Stage::set(experiment)?;
+    let warnings = lab::preflight(experiment, clock.interrupted(), &stage)?;
+    warnings.into_iter().for_each(|line| log::tell(for_terminal(line, &io::stderr())));
+    lab::compare(experiment, out, resume, clock, &stage, page).blame(Party::Machine)
 }
 
 /// The parts of an answer to print.
@@ -399,10 +398,10 @@ pub(super) fn tell<'f>(
     let page = out.join("report.html");
     RawLines::read(&[out.join("results.jsonl")])
         .and_then(|raw| report::write(&page, &answer, &raw))
-        .map_err(|error| Failure::failed(format!("{}: {error}", page.display())))?;
+        .blame_at(Party::Machine, page.display())?;
     let path = out.join("summary.json");
     fs::write(&path, data::summary(&answer).to_string() + "\n")
-        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+        .blame_at(Party::Machine, path.display())?;
     shown.print(&answer, &page, out)?;
     Ok(answer)
 }
@@ -426,10 +425,10 @@ mod tests {
             ("duality compare --budget 90s", "--out 'a b' --resume"),
             ("duality compare --binary \"./it's {port}\" -o x", "--resume"),
         ] {
-            let told = command_to_resume(&words(given), out);
-            assert_eq!(words(&told), [words(given), words(added)].concat(), "{told}");
+            let command = command_to_resume(&words(given), out);
+            assert_eq!(words(&command), [words(given), words(added)].concat(), "{command}");
         }
-        let told = command_to_resume(&words("duality compare -- echo"), Path::new("x"));
-        assert_eq!(told, "duality compare --out x --resume -- echo");
+        let command = command_to_resume(&words("duality compare -- echo"), Path::new("x"));
+        assert_eq!(command, "duality compare --out x --resume -- echo");
     }
 }

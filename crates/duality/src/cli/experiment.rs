@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use duality_architectures::common::admission;
 use duality_architectures::{self as architectures, Options, Registry};
+use duality_lab::Mistake;
 use duality_lab::ask::footprint::Footprint;
 use duality_lab::ask::resolve::{self, Architecture, ServiceFacts};
 use duality_lab::ask::settings::{Misfit, Settings};
@@ -46,7 +47,7 @@ pub(super) fn of(
 pub(super) fn of_results(
     catalogue: &Catalogue,
     design: &Design,
-) -> Result<impl resolve::Program + use<>, String> {
+) -> Result<impl resolve::Program + use<>, Mistake> {
     let service = Some(design.service.clone());
     let settings = Settings { service, ..Settings::default() };
     let program = Program::new(catalogue, &settings, &Tuning::default());
@@ -66,7 +67,7 @@ impl resolve::Program for Recorded {
         self.0.architectures()
     }
 
-    fn architecture(&self, choice: &Choice) -> Result<Architecture, String> {
+    fn architecture(&self, choice: &Choice) -> Result<Architecture, Mistake> {
         let is_setup = |option: &String| {
             let name = option.trim_start_matches('-').split('=').next();
             Setting::ALL.iter().any(|setting| Some(setting.name()) == name)
@@ -134,8 +135,9 @@ impl resolve::Program for Program {
         self.registry.iter().map(architectures::Architecture::name).collect()
     }
 
-    fn architecture(&self, choice: &Choice) -> Result<Architecture, String> {
-        let found = self.registry.named(&choice.architecture)?;
+    fn architecture(&self, choice: &Choice) -> Result<Architecture, Mistake> {
+        let found = self.registry.named(&choice.architecture);
+        let found = found.map_err(|unknown| unknown.to_string())?;
         let own = Tuning::parse(&choice.options);
         let tuning = own.map_err(|problem| format!("{}: {problem}", choice.name))?.or(self.tuning);
         let options = tuning.options();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use duality_lab::Mistake;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::record::Design;
 
@@ -176,8 +177,8 @@ fn place(cpus: &[usize], arguments: &[String]) -> String {
 }
 
 /// Reads a margin in percent.
-pub(super) fn margin(text: &str) -> Result<f64, String> {
+pub(super) fn margin(text: &str) -> Result<f64, Mistake> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     let percent = percent.filter(|percent| (0.1..=100.0).contains(percent));
-    percent.ok_or_else(|| "give a percentage such as 5, from 0.1 to 100".to_owned())
+    percent.ok_or_else(|| "give a percentage such as 5, from 0.1 to 100".into())
 }

@@ -14,7 +14,7 @@ use duality_load::{Options, Stop, TargetError};
 use duality_runtime::log;
 
 use super::flags::settings::{Service, SettingFlags};
-use super::{Failure, OrFailure, Tuning, flag, load, print};
+use super::{Blame, Failure, Party, Tuning, flag, load, print};
 use crate::catalogue::Catalogue;
 use crate::setup;
 use crate::watch::GraphFile;
@@ -51,7 +51,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture = catalogue.architectures().named(&arguments.architecture).misuse()?;
+    let architecture =
+        catalogue.architectures().named(&arguments.architecture).blame(Party::User)?;
     let setup = arguments.setup.setup().map_err(flag)?;
     let listed = catalogue.look_up(&arguments.service, &setup).map_err(flag)?;
     if listed.is_own {
@@ -65,8 +66,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
             "{name} has no tasks to show: choose another architecture"
         )));
     }
-    let program = env::current_exe().failed_at("cannot find this program")?;
-    let directory = tempfile::tempdir().failed_at("a temporary directory")?;
+    let program = env::current_exe().blame_at(Party::Machine, "cannot find this program")?;
+    let directory = tempfile::tempdir().blame_at(Party::Machine, "a temporary directory")?;
     let file = directory.path().join("graph.json");
     let interrupted = load::on_interrupt()?;
     let patience = Patience { limit: LIMIT, interrupted: &interrupted };
@@ -77,15 +78,15 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if listed.store {
         server.arg(format!("--store=sqlite:{}", directory.path().join("store").display()));
     }
-    let mut server = Running::start(&mut server).failed()?;
-    let address = server.address().failed()?;
+    let mut server = Running::start(&mut server)?;
+    let address = server.address()?;
     load_server(arguments, &address, &interrupted)?;
     server.terminate();
-    server.end(patience).failed()?;
-    let json = std::fs::read_to_string(&file).failed()?;
-    let graph = Graph::read(&json).failed()?;
+    server.end(patience)?;
+    let json = std::fs::read_to_string(&file).blame(Party::Subject)?;
+    let graph = Graph::read(&json).blame(Party::Subject)?;
     for file in &arguments.out {
-        file.write(&graph).failed_at("--out")?;
+        file.write(&graph).blame_at(Party::Machine, "--out")?;
         log::tell(format_args!("graph: {}", file.path.display()));
     }
     print(&text(&answers::graph::sheet(&graph), TERMINAL))
@@ -99,16 +100,17 @@ fn load_server(
     interrupted: &AtomicBool,
 ) -> Result<(), Failure> {
     let target = format!("{}://{address}", arguments.service).parse();
-    let target = target.map_err(|error: TargetError| Failure::failed(error.to_string()))?;
+    let target = target.map_err(|error: TargetError| Failure::new(Party::Subject, error))?;
     let options = Options {
         connections: arguments.connections,
         stop: Stop::Requests(arguments.requests),
         warm_up: Duration::ZERO,
         ..Options::new(target)
     };
-    let report = duality_load::run(&options, &mut (), interrupted).failed_at("the load")?;
+    let report =
+        duality_load::run(&options, &mut (), interrupted).blame_at(Party::Load, "the load")?;
     match report.requests {
-        0 => Err(Failure::failed("the load: no request was answered")),
+        0 => Err(Failure::new(Party::Subject, "the load: no request was answered")),
         _ => Ok(()),
     }
 }

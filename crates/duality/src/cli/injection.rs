@@ -5,13 +5,14 @@ use std::{io, thread};
 
 use clap::Args;
 use duality_architectures::{Architecture, Options, Served, Server};
+use duality_lab::Mistake;
 use duality_lab::ask::settings::{Waits, parse_duration};
 use duality_load::{Arrivals, Injection};
 use duality_services::find;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use super::{Failure, for_terminal, heading, print};
+use super::{Failure, Party, for_terminal, heading, print};
 
 /// The version of the JSON. The version changes when a field changes its meaning, and not for a new
 /// field.
@@ -47,7 +48,7 @@ pub(super) struct InjectionFlags {
 }
 
 /// A single wait, or the shortest and the longest.
-fn waits(text: &str) -> Result<Waits, String> {
+fn waits(text: &str) -> Result<Waits, Mistake> {
     if text.contains("..") {
         return text.parse();
     }
@@ -92,7 +93,7 @@ impl InjectionFlags {
         options: Options,
     ) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| {
-            Failure::failed(format!("{}: cannot serve: {error}", architecture.name()))
+            Failure::new(Party::Subject, format!("{}: cannot serve: {error}", architecture.name()))
         };
         let name = service.name().to_owned();
         let (server, injector) =
@@ -141,7 +142,10 @@ impl InjectionFlags {
             return Ok(());
         }
         let lost = injection.clients - answered;
-        Err(Failure::failed(format!("{lost} of {} clients got no answer", injection.clients)))
+        Err(Failure::new(
+            Party::Subject,
+            format!("{lost} of {} clients got no answer", injection.clients),
+        ))
     }
 }
 

@@ -1,10 +1,74 @@
 //! `duality architectures` and `duality services`.
 
-use duality_architectures::{Needs, Options};
-use serde_json::{Value, json};
+use duality_architectures::{Architecture, Needs, Options};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{Failure, paragraph, print};
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Listed};
+
+/// The version of both formats.
+const VERSION: u32 = 1;
+
+/// What `duality architectures --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Architectures {
+    /// The version of this format.
+    #[schemars(extend("const" = VERSION))]
+    version: u32,
+    /// The architectures.
+    architectures: Vec<ArchitectureData>,
+}
+
+/// An architecture.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ArchitectureData {
+    /// The name.
+    name: String,
+    /// What it is, in a sentence.
+    summary: String,
+    /// Where it is from.
+    source: String,
+    /// Whether services run on it. Without, only services written by hand do.
+    straight_line: bool,
+    /// Whether connections share memory.
+    shared_memory: bool,
+    /// Whether it serves several connections at once.
+    concurrent_connections: bool,
+    /// The runtime of others that carries its connections.
+    foreign_runtime: Option<String>,
+    /// The reason why it cannot run here.
+    unavailable: Option<String>,
+    /// What it lacks here.
+    degraded: Option<String>,
+}
+
+/// What `duality services --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Services {
+    /// The version of this format.
+    #[schemars(extend("const" = VERSION))]
+    version: u32,
+    /// The services.
+    services: Vec<ServiceData>,
+}
+
+/// A service.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ServiceData {
+    /// The name.
+    name: String,
+    /// What it does, in a sentence.
+    summary: String,
+    /// Whether it needs an architecture that runs services. Otherwise it is also written by hand.
+    needs_straight_line: bool,
+    /// Whether its connections share memory.
+    needs_shared_memory: bool,
+    /// Whether it needs several connections at once.
+    needs_concurrent_connections: bool,
+    /// Whether it keeps data in a store.
+    keeps_a_store: bool,
+}
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -16,25 +80,9 @@ pub(super) struct Arguments {
 pub(super) fn architectures(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let registry = catalogue.architectures();
     if arguments.json {
-        let list: Vec<Value> = registry
-            .iter()
-            .map(|architecture| {
-                let Needs { straight_line, shared_memory, concurrent_connections } =
-                    architecture.about().gives;
-                json!({
-                    "name": architecture.name(),
-                    "summary": architecture.about().summary,
-                    "source": architecture.about().source,
-                    "straight_line": straight_line,
-                    "shared_memory": shared_memory,
-                    "concurrent_connections": concurrent_connections,
-                    "foreign_runtime": architecture.about().foreign_runtime.map(|runtime| runtime.name),
-                    "unavailable": architecture.unavailable(&Options::default()),
-                    "degraded": architecture.degraded(&Options::default()),
-                })
-            })
-            .collect();
-        return print(&json!({ "version": 1, "architectures": list }).to_string());
+        let architectures = registry.iter().map(ArchitectureData::of).collect();
+        let told = Architectures { version: VERSION, architectures };
+        return print(&serde_json::to_value(told).expect("it is plain data").to_string());
     }
     let width = registry.iter().map(|architecture| architecture.name().len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -67,20 +115,9 @@ pub(super) fn architectures(catalogue: &Catalogue, arguments: &Arguments) -> Res
 pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let list = catalogue.list();
     if arguments.json {
-        let list: Vec<Value> = list
-            .iter()
-            .map(|listed| {
-                json!({
-                    "name": listed.name,
-                    "summary": listed.summary,
-                    "needs_straight_line": listed.needs.straight_line,
-                    "needs_shared_memory": listed.needs.shared_memory,
-                    "needs_concurrent_connections": listed.needs.concurrent_connections,
-                    "keeps_a_store": listed.store,
-                })
-            })
-            .collect();
-        return print(&json!({ "version": 1, "services": list }).to_string());
+        let told =
+            Services { version: VERSION, services: list.iter().map(ServiceData::of).collect() };
+        return print(&serde_json::to_value(told).expect("it is plain data").to_string());
     }
     let width = list.iter().map(|listed| listed.name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -100,6 +137,38 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
         text += &entry(&listed.name, &format!("{}{remarks}", listed.summary), width);
     }
     print(&text)
+}
+
+impl ArchitectureData {
+    fn of(architecture: &dyn Architecture) -> Self {
+        let about = architecture.about();
+        let Needs { straight_line, shared_memory, concurrent_connections } = about.gives;
+        Self {
+            name: architecture.name().to_owned(),
+            summary: about.summary.to_owned(),
+            source: about.source.to_owned(),
+            straight_line,
+            shared_memory,
+            concurrent_connections,
+            foreign_runtime: about.foreign_runtime.map(|runtime| runtime.name.to_owned()),
+            unavailable: architecture.unavailable(&Options::default()),
+            degraded: architecture.degraded(&Options::default()),
+        }
+    }
+}
+
+impl ServiceData {
+    fn of(listed: &Listed) -> Self {
+        let Needs { straight_line, shared_memory, concurrent_connections } = listed.needs;
+        Self {
+            name: listed.name.to_string(),
+            summary: listed.summary.to_string(),
+            needs_straight_line: straight_line,
+            needs_shared_memory: shared_memory,
+            needs_concurrent_connections: concurrent_connections,
+            keeps_a_store: listed.store,
+        }
+    }
 }
 
 /// The description of an entry in a list, after its name.

@@ -8,7 +8,7 @@ use std::process::Command;
 use duality_lab::live::Page;
 use duality_runtime::log;
 
-use super::{Failure, OrFailure};
+use super::{Blame, Failure, Party};
 
 #[derive(clap::Args, Clone, Copy, Default)]
 pub(super) struct LiveFlags {
@@ -42,7 +42,7 @@ impl LiveFlags {
         if !self.live {
             return Ok(None);
         }
-        let page = Page::start().failed_at("--live: cannot start a page")?;
+        let page = Page::start().blame_at(Party::Machine, "--live: cannot start a page")?;
         log::tell(format_args!("live page at {}", page.url()));
         if self.open {
             open(page.url().as_ref());

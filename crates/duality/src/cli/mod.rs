@@ -11,7 +11,7 @@ mod explain;
 mod flags;
 mod graph;
 mod injection;
-mod list;
+pub mod list;
 mod live;
 mod load;
 mod model;
@@ -53,7 +53,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::Service;
 use crate::catalogue::Catalogue;
 pub use crate::failure::Failure;
-pub(crate) use crate::failure::{OrFailure, flag};
+pub(crate) use crate::failure::{Blame, Party, flag};
 
 /// Run one network service under every server architecture, and measure which is best.
 #[derive(Parser)]
@@ -177,10 +177,7 @@ fn end(result: Result<ExitCode, Failure>) -> ExitCode {
         Ok(code) => code,
         Err(failure) => {
             log::tell(format_args!("duality: {failure}"));
-            ExitCode::from(match failure {
-                Failure::Misuse(_) => 2,
-                Failure::Failed(_) => 1,
-            })
+            ExitCode::from(failure.party.exit_code())
         }
     }
 }
@@ -216,7 +213,7 @@ fn terminal_width(stream: &impl AsFd) -> usize {
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match writeln!(anstream::stdout(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format!("standard output: {error}")))
+            Err(Failure::new(Party::Machine, error).at("standard output"))
         }
         _ => Ok(()),
     }
@@ -251,7 +248,7 @@ fn explain(error: &clap::Error) -> ExitCode {
 /// is usage.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let told: Vec<&str> = text
+    let lines: Vec<&str> = text
         .split("\n\n")
         .filter(|paragraph| !paragraph.starts_with("Usage:") && !paragraph.starts_with("For more"))
         .flat_map(str::lines)
@@ -259,7 +256,7 @@ fn in_one_line(error: &clap::Error) -> String {
         .filter(|line| !line.is_empty())
         .collect();
     // A line that ends in a colon begins a list.
-    told.join("; ").replace(":; ", ": ")
+    lines.join("; ").replace(":; ", ": ")
 }
 
 #[cfg(test)]

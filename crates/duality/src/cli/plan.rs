@@ -19,7 +19,8 @@ use duality_runtime::log;
 use super::compare::Shown;
 use super::live::LiveFlags;
 use super::{
-    Failure, OrFailure, Tuning, compare, experiment, explain, flag, load, paragraph, prices, print,
+    Blame, Failure, Party, Tuning, compare, experiment, explain, flag, load, paragraph, prices,
+    print,
 };
 use crate::catalogue::Catalogue;
 
@@ -69,14 +70,14 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
     let Command::New { file } = &arguments.command;
     let Some(path) = file else { return print(&new()) };
     let shown = path.display();
-    let told = |error: io::Error| match error.kind() {
+    let failure = |error: io::Error| match error.kind() {
         ErrorKind::AlreadyExists => {
             Failure::misuse(format!("{shown}: is there already: choose another name"))
         }
-        _ => Failure::failed(format!("{shown}: {error}")),
+        _ => Failure::new(Party::Machine, format!("{shown}: {error}")),
     };
-    let mut file = File::create_new(path).map_err(told)?;
-    file.write_all(new().as_bytes()).map_err(told)?;
+    let mut file = File::create_new(path).map_err(failure)?;
+    file.write_all(new().as_bytes()).map_err(failure)?;
     log::tell(format_args!(
         "wrote {shown}: `duality compare {shown} --check` says what it would measure"
     ));
@@ -146,7 +147,7 @@ pub(super) fn carry_out(
     let interrupted = load::on_interrupt()?;
     let clock = Clock::new(&interrupted, limit);
     // The folder and its programs are removed after the measurements.
-    let programs = tempfile::tempdir().failed_at("a folder for programs")?;
+    let programs = tempfile::tempdir().blame_at(Party::Machine, "a folder for programs")?;
     build(&mut experiments, programs.path());
     prices::find(&mut experiments, clock);
     let index_path = out.join("index.html");
@@ -159,16 +160,19 @@ pub(super) fn carry_out(
         let finished = compare::measure(experiment, &folders[place], resume, own, page.clone())?;
         let Finished { complete, out_of_time, .. } = finished;
         index.add(&entry.name, &compare::tell(&finished, &folders[place], shown)?);
-        index.write(&index_path).failed_at(index_path.display())?;
+        index.write(&index_path).blame_at(Party::Machine, index_path.display())?;
         if out_of_time {
             log::tell(format_args!("{}: its share of the budget was spent", entry.name));
             late.push(entry.name.as_str());
         } else if !complete {
-            return Err(Failure::failed(format!(
-                "interrupted in the experiment {}: go on with `{}`",
-                entry.name,
-                compare::command_to_resume(&experiment.command, out),
-            )));
+            return Err(Failure::new(
+                Party::Interruption,
+                format!(
+                    "interrupted in the experiment {}: go on with `{}`",
+                    entry.name,
+                    compare::command_to_resume(&experiment.command, out),
+                ),
+            ));
         }
     }
     if plan.experiments.len() > 1 && !shown.tables {
@@ -182,11 +186,14 @@ pub(super) fn carry_out(
     if late.is_empty() {
         return Ok(());
     }
-    Err(Failure::failed(format!(
-        "the budget was spent before the end of {}: go on with `{}`",
-        late.join(", "),
-        compare::command_to_resume(&experiments[0].command, out),
-    )))
+    Err(Failure::new(
+        Party::Interruption,
+        format!(
+            "the budget was spent before the end of {}: go on with `{}`",
+            late.join(", "),
+            compare::command_to_resume(&experiments[0].command, out),
+        ),
+    ))
 }
 
 /// Builds the programs of the peers that need a build. Peers that cannot be built are unavailable.
@@ -213,11 +220,11 @@ pub(super) fn check(catalogue: &Catalogue, path: &Path, flags: &Flags) -> Result
 /// Explains the measurements of these experiments of a plan.
 pub(super) fn explain_all(plan: &Plan, experiments: &[Experiment]) -> Result<(), Failure> {
     announce(plan, experiments);
-    let told = plan.experiments.iter().zip(experiments).map(|(entry, experiment)| {
+    let lines = plan.experiments.iter().zip(experiments).map(|(entry, experiment)| {
         let heading = index::heading(&entry.name, &experiment.design);
         format!("{}\n{}", heading.trim_end(), explain::explain(experiment))
     });
-    print(&told.collect::<String>())
+    print(&lines.collect::<String>())
 }
 
 /// Announces a plan's question, its length, and the programs that it starts.
@@ -246,12 +253,11 @@ fn read(
     path: &Path,
     flags: &Flags,
 ) -> Result<(Plan, Vec<Experiment>), Failure> {
-    let told = |problem: String| Failure::misuse(format!("{}: {problem}", path.display()));
     let mut text = String::new();
     // One byte above the limit lets the parser notice that the plan is too long.
     File::open(path)
         .and_then(|opened| opened.take(file::LARGEST as u64 + 1).read_to_string(&mut text))
-        .map_err(|error| told(error.to_string()))?;
+        .blame_at(Party::User, path.display())?;
     let plan = file::parse(&text)
         .map_err(|problem| Failure::misuse(format!("{}:{problem}", path.display())))?;
     let directory = path.parent().unwrap_or(Path::new(""));
@@ -264,7 +270,7 @@ fn read(
                 if flags.settings.said().any(|key| key == misfit.key) {
                     let Misfit { key, problem } = misfit;
                     let problem = format!("{problem} (experiment {})", entry.name);
-                    return flag(Misfit { key, problem });
+                    return flag(Misfit::new(key, problem));
                 }
                 let problem = entry.problem(&misfit);
                 Failure::misuse(format!("{}:{problem}", path.display()))
@@ -401,7 +407,7 @@ mod tests {
     #[test]
     fn a_misfit_is_told_where_it_was_written() {
         let chat = "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'chat'\n";
-        for (key, told) in [
+        for (key, message) in [
             ("service = 'gopher'", "3:11: service: there is no service `gopher`"),
             ("store = 'sqlite'", "3:9: store: the service `http` keeps nothing"),
             ("templates = 'x'", "3:13: templates: the service `http` has no templates"),
@@ -413,7 +419,7 @@ mod tests {
         ] {
             let text = format!("title = 'a'\n[defaults]\n{key}\n[[experiment]]\nname = 'b'");
             let failure = refused(&text, &flags());
-            assert!(failure.starts_with(told), "{failure}");
+            assert!(failure.starts_with(message), "{failure}");
         }
         let failure = refused(&format!("{chat}concurrency = [1]"), &flags());
         assert!(failure.starts_with("2:1: chat needs at least 2"), "{failure}");
@@ -447,7 +453,7 @@ mod tests {
         let why = |name: &str| experiment.unavailable.get(&(name.to_owned(), 50));
         assert_eq!(why("pool"), None);
         assert!(why("few").unwrap().contains("5 workers hold at most 5 of 50"));
-        for (choice, told) in [
+        for (choice, message) in [
             ("{ name = 'epoll', architecture = 'pool' }", "is an architecture as it is"),
             ("{ name = 'x', architecture = 'magic' }", "there is no architecture `magic`"),
             ("{ name = 'x', architecture = 'pool', options = ['--listen=y'] }", "x: unexpected"),
@@ -456,13 +462,13 @@ mod tests {
                 format!("title = 'a'\n[[experiment]]\nname = 'b'\narchitectures = [{choice}]");
             let failure = refused(&text, &flags());
             assert!(failure.starts_with("4:17: architectures: "), "{failure}");
-            assert!(failure.contains(told), "{failure}");
+            assert!(failure.contains(message), "{failure}");
         }
     }
 
     #[test]
     fn processors_are_named_for_both_sides_or_none() {
-        for (lines, told) in [
+        for (lines, message) in [
             ("server-cpus = [0]", "4:15: server-cpus: name the client-cpus"),
             (
                 "server-cpus = [99999]\nclient-cpus = [1]",
@@ -470,7 +476,7 @@ mod tests {
             ),
         ] {
             let text = format!("title = 'a'\n[[experiment]]\nname = 'b'\n{lines}");
-            assert!(refused(&text, &flags()).starts_with(told), "{}", refused(&text, &flags()));
+            assert!(refused(&text, &flags()).starts_with(message), "{}", refused(&text, &flags()));
         }
     }
 
@@ -496,7 +502,9 @@ mod tests {
         };
         let root = directory.path().join("z");
         let misfit = make().err().unwrap();
-        assert!(misfit.key == "root" && misfit.problem.contains(&*root.to_string_lossy()));
+        assert!(
+            misfit.key == "root" && misfit.problem.to_string().contains(&*root.to_string_lossy())
+        );
         fs::create_dir(&root).unwrap();
         let experiment = make().unwrap();
         assert_eq!(experiment.design.path, "/x");

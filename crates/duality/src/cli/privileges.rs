@@ -15,7 +15,7 @@ use nix::unistd::{
     Gid, Uid, User, geteuid, initgroups, setegid, seteuid, setgid, setresgid, setresuid, setuid,
 };
 
-use super::{Failure, OrFailure};
+use super::{Blame, Failure, Party};
 
 /// The fate of root's privileges.
 pub(super) struct Privileges {
@@ -34,7 +34,8 @@ impl Privileges {
         if !geteuid().is_root() {
             return misuse("only root can change its user: leave --user out");
         }
-        let found = User::from_name(name).failed_at(format_args!("--user {name}"))?;
+        let found =
+            User::from_name(name).blame_at(Party::Machine, format_args!("--user {name}"))?;
         match found {
             None => misuse("there is no such user: choose a name of /etc/passwd"),
             Some(user) if user.uid.is_root() => misuse("this user is root: choose another"),
@@ -81,11 +82,14 @@ impl Privileges {
         // The process must not be able to regain root.
         match (setuid(Uid::from_raw(0)), setgid(Gid::from_raw(0))) {
             (Err(Errno::EPERM), Err(Errno::EPERM)) => Ok(()),
-            _ => Err(Failure::failed("--user: the kernel lets this process be root again")),
+            _ => Err(Failure::new(
+                Party::Machine,
+                "--user: the kernel lets this process be root again",
+            )),
         }
     }
 }
 
 fn failed(error: Errno) -> Failure {
-    Failure::failed(format!("--user: the kernel refuses to change the user: {error}"))
+    Failure::new(Party::Machine, format!("--user: the kernel refuses to change the user: {error}"))
 }

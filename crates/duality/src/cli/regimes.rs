@@ -3,6 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use duality_lab::Mistake;
 use duality_lab::ask::variant::Choice;
 use duality_lab::regimes::plan::Plan;
 use duality_lab::regimes::record::{self, FILE};
@@ -15,7 +16,7 @@ use duality_lab::tell::report::markdown::Table;
 use duality_runtime::log;
 use duality_services::Setup;
 
-use super::{Failure, Tuning, compare, load, print};
+use super::{Blame, Failure, Party, Tuning, compare, load, print};
 use crate::catalogue::Catalogue;
 
 /// A call of `compare` with such a plan.
@@ -35,7 +36,7 @@ pub(super) struct Invocation<'r> {
 pub(super) fn measure(catalogue: &Catalogue, invocation: &Invocation<'_>) -> Result<(), Failure> {
     let Invocation { file, text, out, resume, check } = *invocation;
     let plan = read(catalogue, file, text)?;
-    let told = format!(
+    let summary = format!(
         "{} subjects under {} regimes, repeats: {}; {} cells, {:.0} s where servers keep up",
         plan.subjects.len(),
         plan.regimes.len(),
@@ -44,40 +45,41 @@ pub(super) fn measure(catalogue: &Catalogue, invocation: &Invocation<'_>) -> Res
         plan.length().as_secs_f64(),
     );
     if check {
-        return print(&told);
+        return print(&summary);
     }
     if out.join(FILE).exists() && !resume {
         let problem = "holds results already: go on by --resume, or choose another --out";
         return Err(Failure::misuse(format!("{} {problem}", out.display())));
     }
     compare::writable(out)?;
-    let program = env::current_exe()
-        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
-    log::tell(format_args!("{told}; results in {}", out.display()));
+    let program = env::current_exe().map_err(|error| {
+        Failure::new(Party::Machine, format!("cannot find this program: {error}"))
+    })?;
+    log::tell(format_args!("{summary}; results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
-    let is_done = run::run(&plan, &program, out, resume, &interrupted).map_err(Failure::failed)?;
+    let is_done = run::run(&plan, &program, out, resume, &interrupted)?;
     show(out, None)?;
     if is_done {
         return Ok(());
     }
     let given: Vec<String> = env::args().collect();
     let command = compare::command_to_resume(&given, out);
-    Err(Failure::failed(format!("interrupted: go on with `{command}`")))
+    Err(Failure::new(Party::Interruption, "interrupted")
+        .remedy(format_args!("go on with `{command}`")))
 }
 
 /// Reads a plan and checks that its architectures exist.
 pub(super) fn read(catalogue: &Catalogue, file: &Path, text: &str) -> Result<Plan, Failure> {
-    let misuse = |problem| Failure::misuse(format!("{}: {problem}", file.display()));
-    let plan = Plan::read(text).map_err(misuse)?;
+    let plan = Plan::read(text).blame_at(Party::User, file.display())?;
     catalogue
         .look_up(&plan.service, &Setup::default())
-        .map_err(|misfit| misuse(format!("{}: {}", misfit.key, misfit.problem)))?;
+        .map_err(|misfit| Failure::misuse(misfit.problem).at(misfit.key).at(file.display()))?;
     for Choice { name, architecture, options } in &plan.subjects {
         let found = catalogue.architectures().named(architecture);
-        let problem = found.err().or_else(|| Tuning::parse(options).err());
-        if let Some(problem) = problem {
-            return Err(misuse(format!("subjects: {name}: {problem}")));
-        }
+        let known = found.map(drop).map_err(|unknown| Mistake::from(unknown.to_string()));
+        known
+            .and_then(|()| Tuning::parse(options).map(drop))
+            .blame_at(Party::User, format_args!("{}: subjects: {name}", file.display()))?;
     }
     Ok(plan)
 }
@@ -92,7 +94,7 @@ pub(super) fn run_at(path: &Path) -> Option<&Path> {
 
 /// Prints tables of a run as Markdown.
 pub(super) fn tables(directory: &Path, which: &[Table]) -> Result<(), Failure> {
-    let (heading, cells) = record::read(directory).map_err(Failure::misuse)?;
+    let (heading, cells) = record::read(directory)?;
     let summary = Summary::of(&heading, &cells);
     let tables = which.iter().map(|table| {
         let table = answers::regimes::tabled(&summary, *table).ok_or_else(|| {
@@ -105,10 +107,9 @@ pub(super) fn tables(directory: &Path, which: &[Table]) -> Result<(), Failure> {
 
 /// Prints the results of a run, and writes its page.
 pub(super) fn show(directory: &Path, page: Option<PathBuf>) -> Result<(), Failure> {
-    let (heading, cells) = record::read(directory).map_err(Failure::misuse)?;
+    let (heading, cells) = record::read(directory)?;
     let page = page.unwrap_or_else(|| directory.join("report.html"));
-    report::write(&page, &heading, &cells)
-        .map_err(|error| Failure::failed(format!("{}: {error}", page.display())))?;
+    report::write(&page, &heading, &cells).blame_at(Party::Machine, page.display())?;
     print(&text(&answers::regimes::sheet(&Summary::of(&heading, &cells)), WIDE))?;
     log::tell(format_args!("report: {}", page.display()));
     Ok(())

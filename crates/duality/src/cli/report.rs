@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
+use duality_lab::Mistake;
 use duality_lab::page::write_whole;
 use duality_lab::record::Heading;
 use duality_lab::tell::answer::Answer;
@@ -14,12 +15,13 @@ use duality_lab::tell::data;
 use duality_lab::tell::render::html::html;
 use duality_lab::tell::render::text::{WIDE, text};
 use duality_lab::tell::report::markdown::{self, Table};
+use duality_lab::tell::share::{Card, Share};
 use duality_runtime::log;
 use serde_json::json;
 
 use super::compare::Shown;
 use super::runs::{Found, Run, unwritten};
-use super::{ConstraintFlags, Failure, for_terminal, heading, print, regimes};
+use super::{ConstraintFlags, Failure, Party, for_terminal, heading, print, regimes};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -34,6 +36,9 @@ Examples:
   duality report results --slo p99=5ms --memory 200MB
       which architecture is best of those that keep both, of what was measured
       before
+  duality report results --card card.md
+      the headline, the map, the machine, the command and a hash of the data,
+      to paste into a pull request; card.svg and card.png are pictures of it
   duality report before after --out change.html
       two runs compared, cell by cell: of one experiment, or of one plan
   duality report before after --fail-on-regression=10
@@ -63,8 +68,12 @@ pub(super) struct Arguments {
     json: bool,
     /// Print tables as Markdown, and write no page: rate, mean, p99, load, slope, cpu, memory,
     /// switches
-    #[arg(long, value_delimiter = ',', value_name = "TABLE,…", conflicts_with_all = ["out", "json"])]
+    #[arg(long, value_delimiter = ',', value_name = "TABLE,…", conflicts_with_all = ["out", "json", "card"])]
     markdown: Vec<Table>,
+    /// Write the answer on a card, too: .md to paste into a pull request, .svg, or .png (needs
+    /// Chromium)
+    #[arg(long, value_name = "FILE")]
+    card: Option<Card>,
     /// Exit with code 1 when the second run is worse by more than this, in percent [default: 5]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = percent, value_name = "PERCENT")]
     fail_on_regression: Option<f64>,
@@ -74,6 +83,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let [path] = arguments.runs.as_slice()
         && let Some(directory) = regimes::run_at(path)
     {
+        if arguments.card.is_some() {
+            return Err(Failure::misuse("--card is of `compare`: it has no map of regimes"));
+        }
         return match arguments.markdown.as_slice() {
             [] => regimes::show(directory, arguments.out.clone()),
             which => regimes::tables(directory, which),
@@ -85,6 +97,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         [_, _] if !arguments.markdown.is_empty() => {
             Err(Failure::misuse("--markdown gives the tables of one run: name one"))
         }
+        [_, _] if arguments.card.is_some() => {
+            Err(Failure::misuse("--card shows one run: name one"))
+        }
+        [run] if arguments.card.is_some() && run.experiments.len() > 1 => Err(Failure::misuse(
+            format!("--card shows one experiment: name a directory in {}", run.path.display()),
+        )),
         [_, _] if arguments.constraints.current().is_some() => {
             Err(Failure::misuse("--current is asked of one run: leave it out, or name one run"))
         }
@@ -105,7 +123,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let of_plan = run.is_of_plan();
     let origin = run.experiments.iter().find_map(|found| found.results.0.plan.as_ref());
     let mut index = origin.filter(|_| of_plan).map(Index::of);
-    let mut told = Vec::new();
+    let mut summaries = Vec::new();
     let margin = arguments.margin.map(|percent| format!(" --margin {percent}"));
     let asked = arguments.constraints.typed() + &margin.unwrap_or_default();
     for found in &run.experiments {
@@ -127,8 +145,13 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         };
         let answer = Answer::of(&heading, records);
         found.write_page(&page, &answer)?;
+        if let Some(card) = &arguments.card {
+            let written = Share::of(&answer, &found.file).and_then(|share| card.write(&share));
+            written.map_err(|error| unwritten(card.path(), &error))?;
+            log::tell(format_args!("card: {}", card.path().display()));
+        }
         if arguments.json {
-            told.push(data::summary(&answer));
+            summaries.push(data::summary(&answer));
             log::tell(format_args!("report: {}", page.display()));
         } else {
             if of_plan {
@@ -153,7 +176,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.json {
         return Ok(());
     }
-    match told.as_slice() {
+    match summaries.as_slice() {
         [one] => print(&one.to_string()),
         all => print(&json!({ "version": VERSION, "experiments": all }).to_string()),
     }
@@ -208,7 +231,7 @@ fn compare_runs(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), 
     let sheet = runs::sheet([&names[0], &names[1]], &comparisons, &alone);
     if arguments.json {
         let asked = arguments.fail_on_regression.is_some();
-        let told = Runs {
+        let difference = Runs {
             version: VERSION,
             before: before.path.clone(),
             after: after.path.clone(),
@@ -216,8 +239,8 @@ fn compare_runs(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), 
             unmatched_experiments: alone,
             regressions: asked.then(|| regressions.clone()),
         };
-        let told = serde_json::to_value(told).expect("it is plain data");
-        print(&told.to_string())?;
+        let difference = serde_json::to_value(difference).expect("it is plain data");
+        print(&difference.to_string())?;
     } else {
         print(&for_terminal(text(&sheet, WIDE), &io::stdout()))?;
     }
@@ -279,18 +302,23 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
         log::tell(format_args!("regression: {regression}"));
     }
     if let Some(faults) = runs::first_line(comparisons) {
-        return Err(Failure::failed(faults));
+        return Err(Failure::new(Party::Subject, faults));
     }
     match regressions.len() {
         0 => Ok(()),
-        1 => Err(Failure::failed(format!("1 figure is worse by more than {percent} %"))),
-        many => Err(Failure::failed(format!("{many} figures are worse by more than {percent} %"))),
+        1 => {
+            Err(Failure::new(Party::Subject, format!("1 figure is worse by more than {percent} %")))
+        }
+        many => Err(Failure::new(
+            Party::Subject,
+            format!("{many} figures are worse by more than {percent} %"),
+        )),
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+fn percent(text: &str) -> Result<f64, Mistake> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     percent
         .filter(|percent| (0.0..=1000.0).contains(percent))
-        .ok_or_else(|| "give a percentage such as 5, from 0 to 1000".to_owned())
+        .ok_or_else(|| "give a percentage such as 5, from 0 to 1000".into())
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use duality_lab::record::Line;
+use duality_lab::record::Record;
 
 /// The command line to read. If the given words only resume a comparison, they stand after the
 /// words that began it.
@@ -48,8 +48,8 @@ fn begun_by(out: &Path) -> Option<Vec<String>> {
     let mut first = String::new();
     BufReader::new(File::open(path).ok()?).read_line(&mut first).ok()?;
     match serde_json::from_str(&first).ok()? {
-        Line::Experiment(heading) => Some(heading.command),
-        Line::Cell(_) | Line::Block(_) | Line::Session(_) => None,
+        Record::Experiment(heading) => Some(heading.command),
+        Record::Cell(_) | Record::Block(_) | Record::Session(_) => None,
     }
 }
 

@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use duality_lab::Mistake;
 use duality_lab::ask::settings::parse_duration;
 use duality_runtime::log;
 
 use super::flags::tuning::parse_size;
 use super::signals::parse_signal;
-use super::{Failure, print};
+use super::{Failure, Party, print};
 use crate::run::{self, EngineOptions, Poller, Program, Verdict};
 
 #[derive(clap::Args)]
@@ -103,7 +104,7 @@ pub(super) struct Alone {
 }
 
 /// A length of time that a kernel's timer can keep: `500us`, `10ms`, `1s`.
-pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_time(text: &str) -> Result<Duration, Mistake> {
     let time = parse_duration(text)?;
     if time < Duration::from_micros(100) { Err("at least 100us".into()) } else { Ok(time) }
 }
@@ -150,7 +151,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let text = format!("{}: {error}", name.display());
     // A limit that leaves no room for the engine is a refusal.
     let refused = error.kind() == std::io::ErrorKind::FileTooLarge;
-    Err(if refused { Failure::misuse(text) } else { Failure::failed(text) })
+    Err(if refused { Failure::misuse(text) } else { Failure::new(Party::Machine, text) })
 }
 
 /// Lists the system calls of the program and its libraries.

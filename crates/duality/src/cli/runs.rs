@@ -9,7 +9,7 @@ use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report as page;
 use duality_lab::tell::report::RawLines;
 
-use super::{Failure, OrFailure};
+use super::{Blame, Failure, Party};
 
 /// The name of a results file in the directory of its experiment.
 pub(super) const RESULTS: &str = "results.jsonl";
@@ -72,7 +72,7 @@ impl Run {
 impl Found {
     fn read(file: PathBuf) -> Result<Self, Failure> {
         let results = results::read(std::slice::from_ref(&file));
-        let results = results.misuse()?;
+        let results = results.blame(Party::User)?;
         Ok(Self { file, results })
     }
 
@@ -95,5 +95,5 @@ impl Found {
 }
 
 pub(super) fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("{}: {error}", path.display()))
+    Failure::new(Party::Machine, format!("{}: {error}", path.display()))
 }

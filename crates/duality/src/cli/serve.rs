@@ -22,7 +22,7 @@ use super::flags::tls::TlsFlags;
 use super::flags::visibility::Visibility;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
-use super::{Failure, OrFailure, Tuning, flag, heading};
+use super::{Blame, Failure, Party, Tuning, flag, heading};
 use crate::catalogue::{Catalogue, Listed};
 use crate::control::Control;
 use crate::metrics::Metrics;
@@ -89,10 +89,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture = catalogue.architectures().named(&arguments.architecture).misuse()?;
+    let architecture =
+        catalogue.architectures().named(&arguments.architecture).blame(Party::User)?;
     if architecture.about().forks {
-        children::may_fork()
-            .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
+        children::may_fork().blame_at(Party::Machine, architecture.name())?;
     }
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
     let setup = Setup {
@@ -119,10 +119,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         if let Some(control) = control {
             let _ = control.unavailable(&reason);
         }
-        return Err(Failure::failed(format!(
-            "{name} under {}: {reason}; choose another architecture",
-            architecture.name()
-        )));
+        return Err(Failure::new(
+            Party::Machine,
+            format!("{name} under {}: {reason}; choose another architecture", architecture.name()),
+        ));
     }
     if let Some(how) = architecture.degraded(&options) {
         log::tell(format_args!("{} {how}", architecture.name()));
@@ -143,16 +143,16 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let address = server.address();
     // The lab chose the addresses of its servers.
     privileges.drop_for_good((!arguments.control).then_some(address))?;
-    server.service.prepare_for(architecture).failed()?;
+    server.service.prepare_for(architecture).blame(Party::Machine)?;
     metrics.iter().for_each(Metrics::server_is_ready);
     match control {
         Some(control) => control.ready(address),
         None => writeln!(std::io::stdout(), "listening on {address}"),
     }
-    .failed_at("cannot say that the server is ready")?;
+    .blame_at(Party::Machine, "cannot say that the server is ready")?;
     architecture.serve(server).map_err(|error| {
         let (name, remedy) = (architecture.name(), remedy(&error));
-        Failure::failed(format!("{name}: cannot serve: {error}{remedy}"))
+        Failure::new(Party::Machine, format!("{name}: cannot serve: {error}{remedy}"))
     })?;
     watch.finish()
 }
@@ -204,13 +204,13 @@ fn listen(
     arguments: &Arguments,
     options: Options,
 ) -> Result<Server, Failure> {
-    let inherited = inherited_listeners(arguments.listener).failed()?;
+    let inherited = inherited_listeners(arguments.listener).blame(Party::Machine)?;
     let address = arguments.listen;
     if inherited.is_empty() {
         return Server::bind(architecture, service, address, options)
             .map_err(|error| cannot_listen(address, &error));
     }
-    Server::inherited(architecture, service, inherited, options).failed()
+    Server::inherited(architecture, service, inherited, options).blame(Party::Machine)
 }
 
 /// Processors, descriptors and signals.
@@ -227,7 +227,7 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
             Failure::misuse(format!("--cpus: {error}: name processors that this process may use"))
         })?;
     }
-    signals::install(arguments.drain_limit).failed_at("cannot handle signals")
+    signals::install(arguments.drain_limit).blame_at(Party::Machine, "cannot handle signals")
 }
 
 /// As many connections as the system allows, unless the options say fewer.
@@ -262,5 +262,5 @@ pub(super) fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Fail
         AddrNotAvailable => ": choose an address of this machine with --listen",
         _ => remedy(error),
     };
-    Failure::failed(format!("cannot listen at {address}: {error}{remedy}"))
+    Failure::new(Party::Machine, format!("cannot listen at {address}: {error}{remedy}"))
 }

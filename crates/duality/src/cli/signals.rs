@@ -1,5 +1,7 @@
 //! Signals by number or by name, as kill(1) takes them.
 
+use duality_lab::Mistake;
+
 /// The names of the signals from 1 on, as Linux counts them on x86_64 and aarch64. Real-time
 /// signals are counted from `RTMIN` or from `RTMAX`.
 const NAMES: [&str; 31] = [
@@ -16,7 +18,7 @@ const REAL_TIME: (i32, i32) = (34, 64);
 
 /// A signal that a process can handle: `12`, `USR2`, `SIGUSR2`, `RTMIN+3`. Letters may be lower
 /// case.
-pub(super) fn parse_signal(text: &str) -> Result<i32, String> {
+pub(super) fn parse_signal(text: &str) -> Result<i32, Mistake> {
     let number =
         text.parse().ok().or_else(|| named(text)).filter(|number| (1..=64).contains(number));
     match number {
@@ -57,11 +59,11 @@ mod tests {
     #[test]
     fn what_is_no_signal_is_refused() {
         for text in ["", "0", "65", "-1", "SIG", "USR3", "RTMIN-1", "RTMAX+1", "RTMIN+", "RTMINX"] {
-            let refused = parse_signal(text).expect_err(text);
+            let refused = parse_signal(text).expect_err(text).to_string();
             assert!(refused.starts_with("write a number"), "{text}: {refused}");
         }
         for text in ["9", "KILL", "SIGSTOP"] {
-            let refused = parse_signal(text).expect_err(text);
+            let refused = parse_signal(text).expect_err(text).to_string();
             assert!(refused.starts_with("no process can handle"), "{text}: {refused}");
         }
     }

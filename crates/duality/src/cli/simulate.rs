@@ -6,7 +6,7 @@ use duality_lab::ask::settings::parse_duration;
 use duality_simulate::services::{self, Size};
 use duality_simulate::{Faults, Seeds, Tally, Waits, seeds};
 
-use super::{Failure, paragraph, print};
+use super::{Failure, Party, paragraph, print};
 use crate::Service;
 use crate::catalogue::Catalogue;
 
@@ -141,12 +141,13 @@ fn command_line(name: &str, arguments: &Arguments) -> String {
 fn answer<F, T>(name: &str, arguments: &Arguments, seeds: Seeds, test: T) -> Result<(), Failure>
 where
     T: Fn(duality_simulate::Net) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<(), String>> + 'static,
+    F: Future<Output = Result<(), duality_simulate::Violation>> + 'static,
 {
     if let Some(seed) = arguments.seed.filter(|_| arguments.trace) {
         let (story, ended) = seeds.waits(Waits::Suspend).trace(seed, false, test);
         print(&story.join("\n"))?;
-        return ended.map_err(|why| Failure::failed(format!("seed {seed} fails: {why}")));
+        return ended
+            .map_err(|why| Failure::new(Party::Subject, format!("seed {seed} fails: {why}")));
     }
     let begin = Instant::now();
     match seeds.try_run(test) {
@@ -154,7 +155,7 @@ where
         Err(failure) => {
             print(&failure.to_string())?;
             let seed = failure.seed;
-            Err(Failure::failed(format!("seed {seed} of {name} fails, as told above")))
+            Err(Failure::new(Party::Subject, format!("seed {seed} of {name} fails, as told above")))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use duality_lab::Mistake;
 use duality_lab::page::{write_private, write_whole};
 use duality_lab::tell::answers;
 use duality_lab::tell::render::html::html;
@@ -16,7 +17,7 @@ use duality_trace::readers::{
 use duality_trace::{Trace, file};
 
 use super::runs::unwritten;
-use super::{Failure, OrFailure, print};
+use super::{Blame, Failure, Party, print};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -135,7 +136,7 @@ enum Lines {
     Given(String),
 }
 
-fn parse_format(text: &str) -> Result<Lines, String> {
+fn parse_format(text: &str) -> Result<Lines, Mistake> {
     if text.contains('$') {
         return text.parse::<Pattern>().map(|_| Lines::Given(text.to_owned()));
     }
@@ -145,7 +146,7 @@ fn parse_format(text: &str) -> Result<Lines, String> {
         (_, Some(format)) => Ok(Lines::Known(format)),
         (_, None) => {
             let all = Format::ALL.map(Format::name).join(", ");
-            Err(format!("choose from auto, {all}, or give a format with $status in it"))
+            Err(format!("choose from auto, {all}, or give a format with $status in it").into())
         }
     }
 }
@@ -179,11 +180,7 @@ fn from(arguments: &From) -> Result<(), Failure> {
         Lines::Known(format) => Some(format),
         Lines::Auto | Lines::Given(_) => None,
     };
-    let made =
-        readers::make(&arguments.logs, format, &rules).map_err(|error| match error.is_misuse {
-            true => Failure::misuse(error.to_string()),
-            false => Failure::failed(error.to_string()),
-        })?;
+    let made = readers::make(&arguments.logs, format, &rules)?;
     let Made { trace, rejected, .. } = made;
     for line in &rejected.first {
         log::tell(format_args!("left out: {line}"));
@@ -211,13 +208,13 @@ fn from(arguments: &From) -> Result<(), Failure> {
 /// Writes a trace, which its user alone may read, and returns the size of its file.
 pub(super) fn save(path: &Path, trace: &Trace) -> Result<usize, Failure> {
     let mut bytes = Vec::new();
-    file::encode(trace, &mut bytes).failed()?;
+    file::encode(trace, &mut bytes).blame(Party::Machine)?;
     write_private(path, &bytes).map_err(|error| unwritten(path, &error))?;
     Ok(bytes.len())
 }
 
 fn show(arguments: &Show) -> Result<(), Failure> {
-    let trace = file::read(&arguments.trace).misuse()?;
+    let trace = file::read(&arguments.trace).blame(Party::User)?;
     let summary = Summary::of(&trace);
     let title = arguments.trace.file_name().unwrap_or_default().to_string_lossy();
     let sheet = answers::traffic::sheet(&title, &summary);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use duality_architectures::{Architecture, find};
+use duality_lab::Mistake;
 use duality_lab::ask::settings::{parse_bytes, parse_duration, parse_slo};
 use duality_lab::judge::sequential::{PROMISE, Rule};
 use duality_lab::live::Page;
@@ -26,7 +27,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::flags::address::listen_address;
 use super::flags::settings::{Service, SettingFlags};
 use super::live::LiveFlags;
-use super::{Failure, OrFailure, Tuning, flag, heading, load, print, serve};
+use super::{Blame, Failure, Party, Tuning, flag, heading, load, print, serve};
 use crate::catalogue::{Catalogue, Listed};
 use crate::setup;
 
@@ -125,7 +126,8 @@ enum ThenFlag {
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let setup = setup_of(catalogue, arguments)?;
     if number_of_listen_fds() > 0 {
-        return Err(Failure::failed(
+        return Err(Failure::new(
+            Party::Machine,
             "LISTEN_FDS: a trial needs a listener for each candidate, which it makes itself: start \
              it without socket activation",
         ));
@@ -135,13 +137,13 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let group = ListenerGroup::bind(address, setup.candidates.len(), backlog)
         .map_err(|error| serve::cannot_listen(address, &error))?;
     let journal = arguments.out.as_deref().map(Journal::create).transpose();
-    let journal = journal.misuse()?;
+    let journal = journal.blame(Party::User)?;
     let interrupted = load::on_interrupt()?;
     let mut audience = Audience::new(arguments.json, journal, arguments.live.or_open().start()?);
     let done = trial::run(&setup, &KernelDoor(group), &mut audience, &interrupted);
     audience.finish();
-    done.failed()?;
-    audience.failure.map_or(Ok(()), |problem| Err(Failure::failed(problem)))
+    done?;
+    audience.failure.map_or(Ok(()), Err)
 }
 
 /// The set-up from the arguments, after checks.
@@ -159,12 +161,12 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     // Candidates are processes, like those of prefork.
     let processes = find("prefork").map(|one| one.about().gives);
     if let Some(reason) = processes.and_then(|given| listed.missing_from(given)) {
-        return Err(Failure::failed(format!("{name} on trial: {reason}")));
+        return Err(Failure::new(Party::Machine, format!("{name} on trial: {reason}")));
     }
     let candidates = candidates(arguments)?;
     for Candidate { name, architecture, .. } in &candidates {
-        let architecture = catalogue.architectures().named(architecture).misuse()?;
-        suits(architecture, &listed, arguments).failed_at(format_args!("{name}"))?;
+        let architecture = catalogue.architectures().named(architecture).blame(Party::User)?;
+        suits(architecture, &listed, arguments).blame_at(Party::Machine, format_args!("{name}"))?;
     }
     let mut server_arguments = [tuning.to_arguments(), setup::to_arguments(&setup)].concat();
     server_arguments.extend(arguments.store.as_ref().map(|store| format!("--store={store}")));
@@ -174,7 +176,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
         let cpus: Vec<String> = arguments.cpus.iter().map(usize::to_string).collect();
         server_arguments.push(format!("--cpus={}", cpus.join(",")));
     }
-    let program = std::env::current_exe().failed_at("cannot find this program")?;
+    let program = std::env::current_exe().blame_at(Party::Machine, "cannot find this program")?;
     Ok(Setup {
         program,
         service: name.to_owned(),
@@ -249,14 +251,14 @@ fn suits(
     architecture: &dyn Architecture,
     listed: &Listed,
     arguments: &Arguments,
-) -> Result<(), String> {
+) -> Result<(), Mistake> {
     if !architecture.about().gives.straight_line {
-        return Err("it does not count its requests: choose another architecture".to_owned());
+        return Err("it does not count its requests: choose another architecture".into());
     }
     listed
         .refusal(architecture)
         .or_else(|| architecture.unavailable(&arguments.tuning.options()))
-        .map_or(Ok(()), Err)
+        .map_or(Ok(()), |reason| Err(reason.into()))
 }
 
 /// The address of the trial.
@@ -297,7 +299,7 @@ struct Audience {
     /// A page in a browser, and what it shows.
     page: Option<(Page, Shown)>,
     /// The reason why an event was not kept or printed.
-    failure: Option<String>,
+    failure: Option<Failure>,
 }
 
 impl Audience {
@@ -324,11 +326,11 @@ impl Audience {
             Some(live) => live.suspend(|| print(text)),
             None => print(text),
         };
-        self.note(printed.map_err(|error| error.to_string()));
+        self.note(printed);
     }
 
     /// Reports the first failure. The trial goes on, for its clients.
-    fn note(&mut self, done: Result<(), String>) {
+    fn note(&mut self, done: Result<(), Failure>) {
         if let Err(problem) = done
             && self.failure.is_none()
         {
@@ -349,29 +351,29 @@ impl Audience {
 }
 
 impl trial::Audience for Audience {
-    fn hear(&mut self, told: &Told) {
+    fn hear(&mut self, event: &Told) {
         if let Some(journal) = &mut self.journal {
-            let kept = journal.add(told).map_err(|error| format!("cannot keep records: {error}"));
+            let kept = journal.add(event).blame_at(Party::Machine, "cannot keep records");
             self.note(kept);
         }
         if let Some((page, shown)) = &mut self.page {
-            shown.hear(told);
+            shown.hear(event);
             page.publish(shown.state());
         }
         // The live line already shows the event.
-        let is_shown = self.live.is_some() && matches!(told.event, Event::Block(_));
+        let is_shown = self.live.is_some() && matches!(event.event, Event::Block(_));
         if self.json {
-            let line = serde_json::to_string(told).expect("an event is plain data");
+            let line = serde_json::to_string(event).expect("an event is plain data");
             return self.print(&line);
         }
-        if let Event::Began(heading) = &told.event {
+        if let Event::Began(heading) = &event.event {
             self.print(&format!("listening on {}", heading.address));
         }
         if !is_shown {
-            self.say(&trial::line(told));
+            self.say(&trial::line(event));
         }
-        if let Event::Decided(_) = &told.event {
-            let sheet = answers::trial::sheet(std::slice::from_ref(told));
+        if let Event::Decided(_) = &event.event {
+            let sheet = answers::trial::sheet(std::slice::from_ref(event));
             self.print(&text(&sheet, TERMINAL));
         }
     }
@@ -389,31 +391,31 @@ impl trial::Audience for Audience {
 }
 
 /// A candidate: `epoll`, or `name=epoll`.
-fn candidate(text: &str) -> Result<(String, String), String> {
+fn candidate(text: &str) -> Result<(String, String), Mistake> {
     let (name, architecture) = text.split_once('=').unwrap_or((text, text));
     let (name, architecture) = (name.trim(), architecture.trim());
     let is_long = name.chars().count() > 40;
     if name.is_empty() || architecture.is_empty() || is_long || name.chars().any(char::is_control) {
-        return Err("give an architecture, or NAME=ARCHITECTURE with a short name".to_owned());
+        return Err("give an architecture, or NAME=ARCHITECTURE with a short name".into());
     }
     Ok((name.to_owned(), architecture.to_owned()))
 }
 
-fn slot(text: &str) -> Result<Duration, String> {
+fn slot(text: &str) -> Result<Duration, Mistake> {
     let slot = parse_duration(text)?;
     let is_possible = (SHORTEST_SLOT..=Duration::from_secs(3600)).contains(&slot);
-    if is_possible { Ok(slot) } else { Err("give a time from 50ms to 60m".to_owned()) }
+    if is_possible { Ok(slot) } else { Err("give a time from 50ms to 60m".into()) }
 }
 
 /// A share with its percent sign, above zero.
-fn percent(text: &str) -> Result<f64, String> {
+fn percent(text: &str) -> Result<f64, Mistake> {
     let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let is_share = |percent: &f64| *percent > 0.0 && *percent <= 100.0;
     number.filter(is_share).map(|percent| percent / 100.0).ok_or("give a share such as 0.5%".into())
 }
 
 /// `name=10%`.
-fn share(text: &str) -> Result<(String, f64), String> {
+fn share(text: &str) -> Result<(String, f64), Mistake> {
     let (name, share) = text.split_once('=').ok_or("give a share such as uring=10%")?;
     Ok((name.trim().to_owned(), percent(share)?))
 }
@@ -438,7 +440,7 @@ mod tests {
     }
 
     /// The candidates of a command line with their shares, or the error about them.
-    fn shares(line: &str) -> Result<Vec<(String, f64)>, String> {
+    fn shares(line: &str) -> Result<Vec<(String, f64)>, Mistake> {
         let words = ["trial", "http"].into_iter().chain(line.split_whitespace());
         let parsed = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
         let found = candidates(&parsed.arguments).map_err(|failure| failure.to_string())?;
@@ -474,8 +476,8 @@ mod tests {
             ("--candidates epoll,=pool", "NAME=ARCHITECTURE"),
             ("--candidates epoll,pool --slot 1ms", "from 50ms to 60m"),
         ] {
-            let told = shares(line).unwrap_err();
-            assert!(told.contains(problem), "{line}: {told}");
+            let message = shares(line).unwrap_err().to_string();
+            assert!(message.contains(problem), "{line}: {message}");
         }
     }
 }

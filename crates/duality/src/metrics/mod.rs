@@ -30,7 +30,7 @@ use prometheus_client::registry::Registry;
 
 use self::families::Families;
 use self::shown::Shown;
-use crate::failure::Failure;
+use crate::failure::{Failure, Party};
 use crate::watch::Subject;
 
 /// The metrics of a server, while they are served.
@@ -60,7 +60,7 @@ impl Metrics {
                 }
                 _ => remedy(&error),
             };
-            Failure::failed(format!("--metrics {address}: {error}{remedy}"))
+            Failure::new(Party::Machine, format!("--metrics {address}: {error}{remedy}"))
         };
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;

@@ -17,7 +17,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::read::{ReadCache, ReadRef};
 use rustix::fs::{Access, access};
 
-use crate::failure::{Failure, OrFailure};
+use crate::failure::{Blame, Failure, Party};
 
 /// A program's file, and the interpreter that the kernel starts for this file.
 #[derive(Debug)]
@@ -58,14 +58,14 @@ impl Program {
             let mut start = Vec::new();
             fs::File::open(&binary)
                 .and_then(|file| file.take(256).read_to_end(&mut start))
-                .misuse_at(binary.display())?;
+                .blame_at(Party::User, binary.display())?;
             let Some(line) = start.strip_prefix(b"#!") else { break };
             let line = line.split(|&byte| byte == b'\n').next().unwrap_or(line);
             let name = line
                 .split(u8::is_ascii_whitespace)
                 .find(|word| !word.is_empty())
                 .ok_or("no interpreter after #!")
-                .misuse_at(binary.display())?;
+                .blame_at(Party::User, binary.display())?;
             binary = PathBuf::from(OsString::from_vec(name.to_vec()));
         }
         Ok(Self { path, binary })
@@ -84,7 +84,7 @@ impl Program {
     pub(crate) fn verdict(&self) -> Result<Verdict, Failure> {
         let named = |reason: &str| format!("{}: {reason}", self.binary.display());
         // Only a few pages of a large program are read.
-        let file = fs::File::open(&self.binary).misuse_at(self.binary.display())?;
+        let file = fs::File::open(&self.binary).blame_at(Party::User, self.binary.display())?;
         let bytes = ReadCache::new(file);
         if let Some(reason) = refusal(&bytes).or_else(|| privileges(&self.binary)) {
             return Ok(Verdict::Refused(named(reason)));
@@ -110,7 +110,7 @@ impl Program {
         let output = Command::new(&self.binary)
             .env("LD_TRACE_LOADED_OBJECTS", "1")
             .output()
-            .misuse_at(self.binary.display())?;
+            .blame_at(Party::User, self.binary.display())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let missing: Vec<&str> =
             text.lines().filter(|line| line.contains("not found")).map(str::trim).collect();
@@ -133,8 +133,8 @@ impl Program {
 ///
 /// One line that names the file.
 pub(crate) fn search(path: &Path) -> Result<Finding, Failure> {
-    let bytes = fs::read(path).misuse_at(path.display())?;
-    let file = ElfFile64::<Endianness>::parse(&*bytes).misuse_at(path.display())?;
+    let bytes = fs::read(path).blame_at(Party::User, path.display())?;
+    let file = ElfFile64::<Endianness>::parse(&*bytes).blame_at(Party::User, path.display())?;
     let mut image = Image::default();
     for header in file.elf_program_headers() {
         let address = header.p_vaddr(file.endian());
@@ -142,7 +142,7 @@ pub(crate) fn search(path: &Path) -> Result<Finding, Failure> {
             PT_LOAD => {
                 let data = header.data(file.endian(), &*bytes);
                 let executable = header.p_flags(file.endian()).0 & PF_X.0 != 0;
-                let bytes = data.map_err(|()| "cut short").misuse_at(path.display())?;
+                let bytes = data.map_err(|()| "cut short").blame_at(Party::User, path.display())?;
                 image.segments.push(Segment { address, bytes, executable });
             }
             PT_GNU_EH_FRAME => image.functions = Some(address),

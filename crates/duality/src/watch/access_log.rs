@@ -16,7 +16,7 @@ use duality_runtime::visibility::{self, RequestLog};
 use duality_runtime::{log, reload};
 
 use super::output::Output;
-use crate::failure::Failure;
+use crate::failure::{Failure, Party};
 
 const FLAG: &str = "--access-log";
 
@@ -41,8 +41,9 @@ impl AccessLog {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let output = Output::append(path, FLAG)?;
         reload::prepare();
-        let pipe = visibility::prepare_request_log()
-            .map_err(|error| Failure::failed(format!("{FLAG}: {error}{}", remedy(&error))))?;
+        let pipe = visibility::prepare_request_log().map_err(|error| {
+            Failure::new(Party::Machine, format!("{FLAG}: {error}{}", remedy(&error)))
+        })?;
         let writer = Writer {
             pipe,
             output,
@@ -70,9 +71,9 @@ impl AccessLog {
                 thread::sleep(LOOK);
             }
         });
-        thread
-            .map(drop)
-            .map_err(|error| Failure::failed(format!("{FLAG}: {error}{}", remedy(&error))))
+        thread.map(drop).map_err(|error| {
+            Failure::new(Party::Machine, format!("{FLAG}: {error}{}", remedy(&error)))
+        })
     }
 
     /// Writes the remaining lines. The server must have ended.

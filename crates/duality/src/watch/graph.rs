@@ -9,7 +9,7 @@ use duality_lab::page::write_whole;
 use duality_runtime::visibility::{self, Edge, Node};
 
 use super::Subject;
-use crate::failure::{Failure, OrFailure};
+use crate::failure::{Blame, Failure, Party};
 
 /// The file of a graph, and its form.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl GraphFile {
     }
 
     fn fill(&self, text: &str) -> Result<(), Failure> {
-        write_whole(&self.path, text).failed_at(self.path.display())
+        write_whole(&self.path, text).blame_at(Party::Machine, self.path.display())
     }
 }
 
@@ -64,9 +64,10 @@ pub(super) struct Drawing {
 impl Drawing {
     /// Begins the graph. The file is created now, so that a wrong name causes an error at once.
     pub(super) fn begin(file: &GraphFile, subject: Subject) -> Result<Self, Failure> {
-        file.fill("").failed_at("--graph")?;
-        visibility::prepare_graph()
-            .map_err(|error| Failure::failed(format!("--graph: {error}{}", remedy(&error))))?;
+        file.fill("").blame_at(Party::Machine, "--graph")?;
+        visibility::prepare_graph().map_err(|error| {
+            Failure::new(Party::Machine, format!("--graph: {error}{}", remedy(&error)))
+        })?;
         Ok(Self { file: file.clone(), subject })
     }
 
@@ -80,7 +81,7 @@ impl Drawing {
             nodes: nodes.iter().map(node).collect(),
             edges: edges.iter().map(edge).collect(),
         };
-        self.file.write(&graph).failed_at("--graph")
+        self.file.write(&graph).blame_at(Party::Machine, "--graph")
     }
 }
 

@@ -30,7 +30,7 @@ use self::records::Records;
 pub(crate) use self::records::RecordsFile;
 use self::stall::Stalls;
 use self::stats::Stats;
-use crate::failure::Failure;
+use crate::failure::{Failure, Party};
 
 /// The outputs about a server, and their files.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +93,9 @@ impl Watch {
         };
         let stats = stats.map(|stats| Arc::new(Mutex::new(stats)));
         let stalls = settings.stall.map(Stalls::new).transpose()?;
-        let refusal = |error| Failure::failed(format!("cannot watch: {error}{}", remedy(&error)));
+        let refusal = |error| {
+            Failure::new(Party::Machine, format!("cannot watch: {error}{}", remedy(&error)))
+        };
         visibility::prepare_dumps().map_err(refusal)?;
         let watcher = Watcher { stats: stats.clone(), every: settings.stats_every, dump, stalls };
         children::helper();

@@ -16,7 +16,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::failure::{Failure, OrFailure};
+use crate::failure::{Blame, Failure, Party};
 
 /// A file, or standard error under another descriptor. This thread might hold std's lock while
 /// another thread forks. The child would then hold that lock for ever.
@@ -54,7 +54,7 @@ impl Output {
 
     pub(super) fn standard_error() -> Result<Self, Failure> {
         let descriptor = io::stderr().as_fd().try_clone_to_owned();
-        let file = descriptor.map(File::from).failed_at("standard error")?;
+        let file = descriptor.map(File::from).blame_at(Party::Machine, "standard error")?;
         Ok(Self { file, name: "standard error".into() })
     }
 
@@ -63,7 +63,7 @@ impl Output {
     }
 
     pub(super) fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.file.write_all(bytes).failed_at(&self.name)
+        self.file.write_all(bytes).blame_at(Party::Machine, &self.name)
     }
 }
 
@@ -81,13 +81,13 @@ pub(super) fn create(path: &Path, flag: &str) -> Result<File, Failure> {
         true => file.set_len(0),
         false => Ok(()),
     };
-    empty().failed_at(format_args!("{flag}: {}", path.display()))?;
+    empty().blame_at(Party::Machine, format_args!("{flag}: {}", path.display()))?;
     Ok(file)
 }
 
 fn open(path: &Path, flag: &str, options: &mut OpenOptions) -> Result<File, Failure> {
     let place = format_args!("{flag}: {}", path.display());
-    let refusal = |problem: &str| Failure::failed(format!("{place}: {problem}"));
+    let refusal = |problem: &str| Failure::new(Party::Machine, format!("{place}: {problem}"));
     // The links of /dev, such as stdout, are the system's: no other user can plant a link there.
     let follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
     // To open a pipe for writing would wait for its reader.
@@ -98,11 +98,11 @@ fn open(path: &Path, flag: &str, options: &mut OpenOptions) -> Result<File, Fail
         _ if path.is_symlink() => refusal("it is a symbolic link: name the file itself"),
         _ => refusal(&error.to_string()),
     })?;
-    let found = file.metadata().failed_at(place)?;
+    let found = file.metadata().blame_at(Party::Machine, place)?;
     if !found.file_type().is_fifo() {
         let waits =
             fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK));
-        waits.failed_at(place)?;
+        waits.blame_at(Party::Machine, place)?;
     }
     if found.is_file() && (found.uid() != geteuid().as_raw() || found.nlink() > 1) {
         return Err(refusal("another user or name has it: remove it, or name a new file"));

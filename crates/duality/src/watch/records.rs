@@ -10,7 +10,7 @@ use duality_runtime::log;
 use duality_runtime::visibility::{self, Record};
 
 use super::output;
-use crate::failure::{Failure, OrFailure};
+use crate::failure::{Blame, Failure, Party};
 
 /// The file of the records, and its form.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Records {
     pub(super) fn begin(to: &RecordsFile, limit: usize) -> Result<Self, Failure> {
         let file = output::create(&to.path, "--records")?;
         visibility::prepare_records(limit).map_err(|error| {
-            Failure::failed(format!("--records-limit: {error}{}", remedy(&error)))
+            Failure::new(Party::Machine, format!("--records-limit: {error}{}", remedy(&error)))
         })?;
         Ok(Self { file, to: to.clone(), limit })
     }
@@ -66,7 +66,7 @@ impl Records {
             ));
         }
         write(BufWriter::new(self.file), self.to.form, &records)
-            .failed_at(format_args!("--records: {}", Path::display(&self.to.path)))
+            .blame_at(Party::Machine, format_args!("--records: {}", Path::display(&self.to.path)))
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use duality_runtime::log;
 use duality_runtime::visibility::{self, LoopTurn, TaskTurn};
 
-use crate::failure::{Failure, OrFailure};
+use crate::failure::{Blame, Failure, Party};
 
 /// The number of looks at the loops in each threshold. So a stall's length is known to an eighth of
 /// the threshold.
@@ -40,7 +40,7 @@ struct SeenTurn {
 impl Stalls {
     /// Prepares to find turns longer than `threshold`.
     pub(super) fn new(threshold: Duration) -> Result<Self, Failure> {
-        visibility::install_sampling().failed_at("--stall")?;
+        visibility::install_sampling().blame_at(Party::Machine, "--stall")?;
         let quota = Quota { second: Instant::now(), told: 0, untold: 0 };
         Ok(Self { threshold, seen: HashMap::new(), quota })
     }
@@ -148,8 +148,8 @@ mod tests {
         assert_eq!((0..13).filter(|_| quota.admits()).count(), LINES as usize);
         assert!(!quota.tells_end());
         assert_eq!(quota.renew(start), None);
-        let told = quota.renew(start + Duration::from_secs(1)).unwrap();
-        assert!(told.contains("3 more"), "{told}");
+        let line = quota.renew(start + Duration::from_secs(1)).unwrap();
+        assert!(line.contains("3 more"), "{line}");
         assert!(quota.admits() && quota.tells_end());
     }
 }

@@ -19,11 +19,11 @@ fn capacity(run: &Path, arguments: &[&str]) -> (i32, String, String) {
 }
 
 fn json(run: &Path, arguments: &[&str]) -> Value {
-    let (code, told, errors) = capacity(run, &[arguments, &["--json"]].concat());
+    let (code, answer, errors) = capacity(run, &[arguments, &["--json"]].concat());
     assert_eq!(code, 0, "{errors}");
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told["version"], 1);
-    told
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["version"], 1);
+    answer
 }
 
 const KEEP_ALIVE: &str = "2026-11-21-vm/overload/http-keep-alive";
@@ -32,8 +32,8 @@ const GUESTBOOK: &str = "2026-11-21-vm/zerohttpd";
 #[test]
 fn every_architecture_has_a_prediction_and_a_first_limit() {
     let asked = ["--connections", "40000", "--rate", "1e6", "--processors", "64", "--hosts", "2"];
-    let told = json(&kept(KEEP_ALIVE), &asked);
-    let architectures = told["experiments"][0]["architectures"].as_array().unwrap();
+    let answer = json(&kept(KEEP_ALIVE), &asked);
+    let architectures = answer["experiments"][0]["architectures"].as_array().unwrap();
     assert_eq!(architectures.len(), 3);
     for architecture in architectures {
         let time = &architecture["server_cpu_us_per_request"];
@@ -54,7 +54,7 @@ fn every_architecture_has_a_prediction_and_a_first_limit() {
         assert!(architecture["server_bytes"]["value"].as_f64().unwrap() > 1e6, "{architecture}");
         assert!(architecture["need"]["processors"]["value"].as_f64().unwrap() > 1.0);
     }
-    assert!(told["experiments"][0]["notes"].as_array().unwrap().len() >= 2, "{told}");
+    assert!(answer["experiments"][0]["notes"].as_array().unwrap().len() >= 2, "{answer}");
 }
 
 #[test]
@@ -72,11 +72,11 @@ fn tables_have_80_columns_and_name_what_runs_out() {
 
 #[test]
 fn long_requests_are_predicted_within_their_interval() {
-    let told = json(&kept(GUESTBOOK), &["--check"]);
+    let answer = json(&kept(GUESTBOOK), &["--check"]);
     // Eight architectures, at 3,000, 8,000, 11,000 and 15,000 connections.
-    let accuracy = &told["checks"][0]["accuracy"];
+    let accuracy = &answer["checks"][0]["accuracy"];
     assert_eq!((&accuracy["count"], &accuracy["within_interval"]), (&32.into(), &30.into()));
-    let checked = told["checks"][0]["checked"].as_array().unwrap().iter();
+    let checked = answer["checks"][0]["checked"].as_array().unwrap().iter();
     let farthest: Vec<&Value> =
         checked.filter(|checked| checked["connections"] == 15_000).collect();
     assert_eq!(farthest.len(), 8);
@@ -104,7 +104,7 @@ fn a_page_shows_what_was_measured_and_what_is_predicted() {
 
 #[test]
 fn what_cannot_be_answered_is_refused_in_one_line() {
-    for (run, arguments, told) in [
+    for (run, arguments, message) in [
         (KEEP_ALIVE, &["--connections", "500"][..], "ask for more by --connections"),
         ("2026-11-21-vm/knot/idle-0", &[], "--concurrency 100,1000"),
         (KEEP_ALIVE, &["-c", "99999", "-a", "none"], "choose from pool, uthreads, epoll"),
@@ -117,6 +117,6 @@ fn what_cannot_be_answered_is_refused_in_one_line() {
     ] {
         let (code, _, said) = capacity(&kept(run), arguments);
         assert_eq!((code, said.lines().count()), (2, 1), "{arguments:?}: {said}");
-        assert!(said.contains(told), "{arguments:?}: {said}");
+        assert!(said.contains(message), "{arguments:?}: {said}");
     }
 }

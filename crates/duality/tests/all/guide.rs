@@ -60,11 +60,11 @@ fn the_commands_of_the_guide_are_understood() {
             let mut shell = Command::new("sh");
             shell.args(["-c", &line]).current_dir(folder.path()).env("PATH", &path);
             let output = shell.output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(!said.contains("argument"), "{page}: {line}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(!stderr.contains("argument"), "{page}: {line}: {stderr}");
             // The exit code says whether a report finds a regression.
             let is_fine = output.status.success() || line.contains("--fail-on-regression");
-            assert!(is_fine, "{page}: {line}: {said}");
+            assert!(is_fine, "{page}: {line}: {stderr}");
         }
     }
 }

@@ -19,10 +19,10 @@ fn duality(directory: &Path, arguments: &[&str]) -> (i32, String) {
 
 /// Each line is refused with exit code 2 and one line that holds the text.
 fn refused(directory: &Path, lines: &[(&[&str], &str)]) {
-    for (arguments, told) in lines {
-        let (code, said) = duality(directory, arguments);
-        assert_eq!((code, said.lines().count()), (2, 1), "{arguments:?}: {said}");
-        assert!(said.contains(told), "{arguments:?}: {said}");
+    for (arguments, message) in lines {
+        let (code, stderr) = duality(directory, arguments);
+        assert_eq!((code, stderr.lines().count()), (2, 1), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
 }
 
@@ -96,9 +96,10 @@ fn a_plan_of_regimes_refuses_the_flags_that_it_does_not_have() {
     for flag in
         ["--budget=9s", "--slo=p99=1ms", "-c=5", "--repeats=1", "--workers=3", "--no-control"]
     {
-        let (code, said) = duality(directory.path(), &["compare", "regimes.toml", "--check", flag]);
-        assert_eq!((code, said.lines().count()), (2, 1), "{flag}: {said}");
-        assert!(said.contains("has only --out, --resume and --check"), "{flag}: {said}");
+        let (code, stderr) =
+            duality(directory.path(), &["compare", "regimes.toml", "--check", flag]);
+        assert_eq!((code, stderr.lines().count()), (2, 1), "{flag}: {stderr}");
+        assert!(stderr.contains("has only --out, --resume and --check"), "{flag}: {stderr}");
     }
     assert_eq!(duality(directory.path(), &["compare", "regimes.toml", "--check"]).0, 0);
 }
@@ -130,18 +131,18 @@ fn a_run_that_was_cut_short_goes_on_with_any_budget() {
     let directory = tempfile::tempdir().unwrap();
     let common = ["compare", "echo", "-a", "threads,epoll", "-c", "2", "--repeats=1", "--out=run"];
     let compare = |flags: &[&str]| duality(directory.path(), &[&common[..], flags].concat());
-    let (code, said) = compare(&["--budget=3s"]);
-    assert_ne!(code, 2, "{said}");
+    let (code, stderr) = compare(&["--budget=3s"]);
+    assert_ne!(code, 2, "{stderr}");
     let results = directory.path().join("run/results.jsonl");
     for flags in [&["--budget=3s", "--resume"][..], &["--budget=9s", "--resume"]] {
         // As an interruption leaves it: with the first cell only.
         let text = fs::read_to_string(&results).unwrap();
         let begun: Vec<&str> = text.lines().take(2).collect();
         fs::write(&results, begun.join("\n") + "\n").unwrap();
-        let (code, said) = compare(flags);
-        assert_ne!(code, 2, "{flags:?}: {said}");
+        let (code, stderr) = compare(flags);
+        assert_ne!(code, 2, "{flags:?}: {stderr}");
         let after = fs::read_to_string(&results).unwrap();
-        assert!(after.starts_with(&begun.join("\n")) && after.lines().count() > 2, "{said}");
+        assert!(after.starts_with(&begun.join("\n")) && after.lines().count() > 2, "{stderr}");
     }
 }
 
@@ -156,14 +157,14 @@ fn costs_that_cannot_be_measured_are_told_and_fail() {
         command.uid(user).gid(user);
     }
     let output = command.current_dir(directory.path()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     if output.status.code() == Some(126) {
         let _ = writeln!(std::io::stderr(), "skipped: another user cannot start {PROGRAM}");
         return;
     }
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        said.contains("costs were not measured; of kernel-") && !said.contains("panicked"),
-        "{said}"
+        stderr.contains("costs were not measured; of kernel-") && !stderr.contains("panicked"),
+        "{stderr}"
     );
 }

@@ -10,7 +10,7 @@ mod guide;
 #[cfg(feature = "tool")]
 mod hostile;
 #[cfg(feature = "tool")]
-#[path = "../../../runtime/tests/kept_port/mod.rs"]
+#[path = "../../../runtime/tests/all/kept_port/mod.rs"]
 mod kept_port;
 #[cfg(feature = "tool")]
 mod kept_runs;

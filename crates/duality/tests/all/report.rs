@@ -138,7 +138,7 @@ fn regressions_decide_the_exit_code() {
     assert!(lines[0].starts_with("regression: a: epoll at 10 connections: requests/s 0.80 times"));
     assert!(lines[1].contains("1 figure is worse by more than 5 %"), "{said}");
 
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["before", flag][..], "name both"),
         (&["before", "once", flag], "--repeats 5"),
         (&["before", "slower", "--fail-on-regression=much"], "a percentage such as 5"),
@@ -147,7 +147,7 @@ fn regressions_decide_the_exit_code() {
     ] {
         let (code, _, said) = report(at, arguments);
         assert_eq!((code, said.lines().count()), (2, 1), "{arguments:?}: {said}");
-        assert!(said.contains(told), "{arguments:?}: {said}");
+        assert!(said.contains(message), "{arguments:?}: {said}");
     }
 }
 
@@ -156,19 +156,19 @@ fn a_run_is_asked_anew_with_constraints() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     write(&at.join("run"), "a", 50_000.0, 3);
-    let (code, told, _) = report(at, &["run", "--slo", "p99=5ms", "--memory", "8MiB"]);
+    let (code, answer, _) = report(at, &["run", "--slo", "p99=5ms", "--memory", "8MiB"]);
     assert_eq!(code, 0);
-    assert!(told.starts_with("Nothing to choose: only epoll was measured"), "{told}");
-    let (_, told, _) = report(at, &["run", "--slo", "p99=1ms", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told["constraints"]["slo"], serde_json::json!(["p99=1ms"]));
-    assert_eq!(told["recommendation"]["architecture"], serde_json::Value::Null);
-    let broken = &told["recommendation"]["refused"][0]["broken"][0];
+    assert!(answer.starts_with("Nothing to choose: only epoll was measured"), "{answer}");
+    let (_, answer, _) = report(at, &["run", "--slo", "p99=1ms", "--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["constraints"]["slo"], serde_json::json!(["p99=1ms"]));
+    assert_eq!(answer["recommendation"]["architecture"], serde_json::Value::Null);
+    let broken = &answer["recommendation"]["refused"][0]["broken"][0];
     assert_eq!((&broken["measured"], &broken["sure"]), (&"4.0 ms".into(), &true.into()));
-    for (flag, told) in [("--slo=p99.99=1ms", "do not keep"), ("--memory=lots", "200MB")] {
+    for (flag, answer) in [("--slo=p99.99=1ms", "do not keep"), ("--memory=lots", "200MB")] {
         let (code, _, said) = report(at, &["run", flag]);
         assert_eq!((code, said.lines().count()), (2, 1), "{said}");
-        assert!(said.contains(told), "{said}");
+        assert!(said.contains(answer), "{said}");
     }
 }
 
@@ -215,16 +215,16 @@ fn plans_are_compared_experiment_by_experiment() {
         write(&at.join(run).join(name), name, rate, 3);
     }
     let arguments = ["old", "new", "--fail-on-regression", "--out", "page.html", "--json"];
-    let (code, told, said) = report(at, &arguments);
+    let (code, answer, said) = report(at, &arguments);
     assert_eq!(code, 1, "{said}");
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told["version"], 1);
-    assert_eq!(told["experiments"].as_array().unwrap().len(), 2);
-    assert_eq!(told["unmatched_experiments"], serde_json::json!(["old/gone"]));
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["version"], 1);
+    assert_eq!(answer["experiments"].as_array().unwrap().len(), 2);
+    assert_eq!(answer["unmatched_experiments"], serde_json::json!(["old/gone"]));
     let of =
-        |place: usize| &told["experiments"][place]["cells"][0]["requests_per_second"]["verdict"];
+        |place: usize| &answer["experiments"][place]["cells"][0]["requests_per_second"]["verdict"];
     assert_eq!((of(0), of(1)), (&"worse".into(), &"better".into()));
-    assert!(told["regressions"][0].as_str().unwrap().starts_with("pages: epoll at 10"));
+    assert!(answer["regressions"][0].as_str().unwrap().starts_with("pages: epoll at 10"));
     assert!(at.join("page.html").exists());
 
     let (code, _, said) = report(at, &["old/pages", "old/talk"]);

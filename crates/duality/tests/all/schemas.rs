@@ -21,9 +21,9 @@ fn root() -> PathBuf {
 /// The JSON output of a command.
 fn printed(arguments: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_duality")).args(arguments).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {said}"))
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {stderr}"))
 }
 
 fn fits(name: &str, value: &Value) {
@@ -140,9 +140,9 @@ fn a_load_fits() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap());
+    let stdout = BufReader::new(child.stdout.take().unwrap());
     let _server = Server(child);
-    let ready = said.lines().next().unwrap().unwrap();
+    let ready = stdout.lines().next().unwrap().unwrap();
     let address = ready.strip_prefix("listening on ").unwrap();
     let target = format!("echo://{address}");
     fits("load", &printed(&["load", &target, "-c", "2", "-n", "100", "--json"]));

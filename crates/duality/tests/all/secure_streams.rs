@@ -53,18 +53,18 @@ fn every_architecture_serves_the_same_bytes() {
     for architecture in architectures {
         let served = service.serve(architecture, "127.0.0.1:0").unwrap();
         for version in [&TLS12, &TLS13] {
-            let told = format!("{architecture}, {:?}", version.version);
+            let context = format!("{architecture}, {:?}", version.version);
             let mut tls = connect_tls(served.local_address(), directory.path(), version);
             let sent = vec![b'x'; 100_000];
             tls.write_all(&sent).unwrap();
             let mut back = vec![0; sent.len() + FILE];
-            tls.read_exact(&mut back).unwrap_or_else(|error| panic!("{told}: {error}"));
-            assert!(back == [sent, contents()].concat(), "{told}");
-            assert_eq!(tls.conn.alpn_protocol(), Some(&b"http/1.1"[..]), "{told}");
+            tls.read_exact(&mut back).unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert!(back == [sent, contents()].concat(), "{context}");
+            assert_eq!(tls.conn.alpn_protocol(), Some(&b"http/1.1"[..]), "{context}");
             tls.conn.send_close_notify();
             tls.flush().unwrap();
             // Without a close_notify, this is an error.
-            assert_eq!(tls.read(&mut [0]).unwrap(), 0, "{told}");
+            assert_eq!(tls.read(&mut [0]).unwrap(), 0, "{context}");
         }
         break_the_protocol(served.local_address(), directory.path(), architecture);
         served.shutdown();
@@ -77,7 +77,7 @@ fn every_architecture_serves_the_same_bytes() {
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\n";
 
 /// Clients that speak something else, stop in their handshake, or send a broken record.
-fn break_the_protocol(address: SocketAddr, directory: &Path, told: &str) {
+fn break_the_protocol(address: SocketAddr, directory: &Path, context: &str) {
     let hello: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
     let http: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
     for bytes in [http, &[0xff; 9000], hello, b""] {
@@ -85,14 +85,14 @@ fn break_the_protocol(address: SocketAddr, directory: &Path, told: &str) {
         // The server may have left.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
-        let said = what_comes(&mut stream);
-        let expected = if bytes == http { said.starts_with(PLAIN) } else { said.len() < 100 };
-        assert!(expected, "{told}: an alert at most, and words for HTTP: {said:?}");
+        let reply = what_comes(&mut stream);
+        let expected = if bytes == http { reply.starts_with(PLAIN) } else { reply.len() < 100 };
+        assert!(expected, "{context}: an alert at most, and words for HTTP: {reply:?}");
     }
     let mut tls = connect_tls(address, directory, &TLS13);
     tls.write_all(b"the handshake is made").unwrap();
     tls.sock.write_all(b"\x17\x03\x03\x00\x20broken broken broken broken brok").unwrap();
-    assert!(tls.read(&mut [0]).is_err(), "{told}: the connection ends");
+    assert!(tls.read(&mut [0]).is_err(), "{context}: the connection ends");
 }
 
 /// All bytes until the end, or until a reset.
@@ -162,8 +162,8 @@ fn a_handshake_has_its_time() {
         for version in [&TLS12, &TLS13] {
             let mut tls = connect_tls(served.local_address(), directory.path(), version);
             tls.conn.write_tls(&mut tls.sock).unwrap();
-            let told = format!("{architecture}, {:?}", version.version);
-            assert!(what_comes(&mut tls.sock).len() > 100, "{told}");
+            let context = format!("{architecture}, {:?}", version.version);
+            assert!(what_comes(&mut tls.sock).len() > 100, "{context}");
         }
         served.shutdown();
         served.join().unwrap();

@@ -21,9 +21,9 @@ fn seeds_pass_and_come_back() {
 
 #[test]
 fn a_seed_is_told() {
-    let told = simulate(&["time", "--seed", "3", "--for", "2s", "--trace"]);
-    let text = String::from_utf8(told.stdout).unwrap();
-    assert!(told.status.success() && text.contains("client1 → server1"), "{text}");
+    let output = simulate(&["time", "--seed", "3", "--for", "2s", "--trace"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("client1 → server1"), "{text}");
 }
 
 #[test]

@@ -80,9 +80,9 @@ impl Server {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Some(address) = line.trim_end().strip_prefix("listening on ") else {
-            let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-            assert!(said.contains("io_uring"), "{architecture}: {said}");
-            let _ = writeln!(std::io::stderr(), "skipped: {}", said.trim_end());
+            let stderr = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+            assert!(stderr.contains("io_uring"), "{architecture}: {stderr}");
+            let _ = writeln!(std::io::stderr(), "skipped: {}", stderr.trim_end());
             child.wait().unwrap();
             return None;
         };
@@ -103,15 +103,19 @@ impl Server {
     }
 
     /// The server drains, and has said nothing.
-    fn end(self, told: &str) {
-        self.end_after(told, "");
+    fn end(self, context: &str) {
+        self.end_after(context, "");
     }
 
     /// The server drains, and has said `complaints`.
-    fn end_after(mut self, told: &str, complaints: &str) {
+    fn end_after(mut self, context: &str, complaints: &str) {
         self.signal(rustix::process::Signal::TERM);
-        let said = std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap();
-        assert_eq!((self.child.wait().unwrap().code(), &*said), (Some(0), complaints), "{told}");
+        let stderr = std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap();
+        assert_eq!(
+            (self.child.wait().unwrap().code(), &*stderr),
+            (Some(0), complaints),
+            "{context}"
+        );
     }
 }
 
@@ -120,22 +124,22 @@ fn ask(tls: &mut Tls, path: &str, fields: &str) -> std::io::Result<()> {
 }
 
 /// The body of the next reply; `None` where the connection ends in order before it.
-fn body(tls: &mut Tls, told: &str) -> Option<Vec<u8>> {
+fn body(tls: &mut Tls, context: &str) -> Option<Vec<u8>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         // An end without a close_notify is an error.
-        match tls.read(&mut byte).unwrap_or_else(|error| panic!("{told}: {error}")) {
+        match tls.read(&mut byte).unwrap_or_else(|error| panic!("{context}: {error}")) {
             0 if head.is_empty() => return None,
-            count => assert_eq!(count, 1, "{told}: cut in a head"),
+            count => assert_eq!(count, 1, "{context}: cut in a head"),
         }
         head.extend(byte);
     }
     let head = String::from_utf8(head).unwrap();
-    assert!(head.starts_with("HTTP/1.1 200 "), "{told}: {head}");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{context}: {head}");
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
-    tls.read_exact(&mut body).unwrap_or_else(|error| panic!("{told}: {error}"));
+    tls.read_exact(&mut body).unwrap_or_else(|error| panic!("{context}: {error}"));
     Some(body)
 }
 
@@ -179,18 +183,18 @@ fn every_architecture_serves_the_same_bytes() {
     for architecture in ARCHITECTURES {
         let Some(server) = Server::start(directory.path(), "http", architecture) else { continue };
         for version in [&TLS12, &TLS13] {
-            let told = format!("{architecture}, {:?}", version.version);
+            let context = format!("{architecture}, {:?}", version.version);
             let mut tls = server.connect_tls(directory.path(), version);
             for _ in 0..3 {
                 ask(&mut tls, "/small", "").unwrap();
-                assert!(body(&mut tls, &told).as_ref() == Some(&small), "{told}: small");
+                assert!(body(&mut tls, &context).as_ref() == Some(&small), "{context}: small");
                 ask(&mut tls, "/big", "").unwrap();
-                assert!(body(&mut tls, &told).as_ref() == Some(&big), "{told}: big");
+                assert!(body(&mut tls, &context).as_ref() == Some(&big), "{context}: big");
             }
-            assert_eq!(tls.conn.alpn_protocol(), Some(&b"http/1.1"[..]), "{told}");
+            assert_eq!(tls.conn.alpn_protocol(), Some(&b"http/1.1"[..]), "{context}");
             ask(&mut tls, "/small", "Connection: close\r\n").unwrap();
-            assert!(body(&mut tls, &told).as_ref() == Some(&small), "{told}: last");
-            assert_eq!(body(&mut tls, &told), None, "{told}");
+            assert!(body(&mut tls, &context).as_ref() == Some(&small), "{context}: last");
+            assert_eq!(body(&mut tls, &context), None, "{context}");
         }
         server.end(architecture);
     }
@@ -241,19 +245,19 @@ fn clients_that_break_the_protocol_harm_nothing() {
             // The server may have left.
             let _ = stream.write_all(bytes);
             let _ = stream.shutdown(Shutdown::Write);
-            let mut said = Vec::new();
-            match stream.read_to_end(&mut said) {
+            let mut reply = Vec::new();
+            match stream.read_to_end(&mut reply) {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
                 Err(error) => panic!("{architecture}: {error}"),
             }
             if bytes == http {
-                let said = String::from_utf8_lossy(&said);
-                assert!(said.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{said}");
-                assert!(said.ends_with("ask by https://\n"), "{architecture}: {said}");
+                let reply = String::from_utf8_lossy(&reply);
+                assert!(reply.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{reply}");
+                assert!(reply.ends_with("ask by https://\n"), "{architecture}: {reply}");
                 continue;
             }
-            assert!(said.len() < 100, "{architecture}: {said:?}");
+            assert!(reply.len() < 100, "{architecture}: {reply:?}");
         }
         // A connection that is cut in a request, and one with a broken record.
         let mut tls = server.connect_tls(directory.path(), &TLS13);
@@ -328,13 +332,13 @@ fn a_cut_reply_without_a_length_never_looks_whole() {
             let mut reply = Vec::new();
             let ended = tls.read_to_end(&mut reply);
             let reply = String::from_utf8(reply).unwrap();
-            let told = format!("{architecture}: {path} of {version}: {ended:?} after {reply}");
-            assert_eq!(ended.is_ok(), is_whole, "{told}");
+            let context = format!("{architecture}: {path} of {version}: {ended:?} after {reply}");
+            assert_eq!(ended.is_ok(), is_whole, "{context}");
             let has_end = match version {
                 "1.1" => reply.ends_with("\r\na\r\nsome of it\r\n0\r\n\r\n"),
                 _ => reply.ends_with("some of it"),
             };
-            assert!(has_end || !is_whole, "{told}");
+            assert!(has_end || !is_whole, "{context}");
         }
         server.signal(rustix::process::Signal::TERM);
     }
@@ -391,7 +395,7 @@ fn wrong_files_are_refused_in_one_line() {
     let (directory, other) = (files(), files());
     fs::write(directory.path().join("empty"), "").unwrap();
     let other_key = other.path().join("key.pem").to_str().unwrap().to_owned();
-    for (service, certificate, key, told) in [
+    for (service, certificate, key, message) in [
         ("http", "no.pem", "key.pem", "no.pem: No such file"),
         ("http", "cert.pem", "no.pem", "no.pem: No such file"),
         ("http", "empty", "key.pem", "empty: there is no certificate"),
@@ -406,9 +410,9 @@ fn wrong_files_are_refused_in_one_line() {
             .current_dir(directory.path())
             .output()
             .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains(told), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stderr.contains(message), "{stderr}");
     }
 }
 
@@ -428,8 +432,8 @@ fn a_comparison_measures_with_tls_beside_peers_that_have_it() {
         ]
         .concat(),
     );
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let (heading, records) = results::read(&[out.join("results.jsonl")]).unwrap();
     assert!(heading.design.tls);
     for subject in ["threads", "epoll"] {
@@ -441,11 +445,11 @@ fn a_comparison_measures_with_tls_beside_peers_that_have_it() {
     assert!(blocks.iter().all(|block| block.slices.iter().all(|slice| slice.failures == 0)));
     for (subject, why) in [("handwritten", "straight-line"), ("lighttpd", "has no TLS here")] {
         let mut cells = records.cells.iter().filter(|cell| cell.subject == subject);
-        let told = |cell: &Cell| match &cell.outcome {
+        let outcome = |cell: &Cell| match &cell.outcome {
             Outcome::Unavailable { reason } => reason.contains(why) || reason.contains("needs"),
             _ => false,
         };
-        assert!(cells.all(told), "{subject}");
+        assert!(cells.all(outcome), "{subject}");
     }
     let nginx = records.cells.iter().find(|cell| cell.subject == "nginx").unwrap();
     match &nginx.outcome {
@@ -472,16 +476,16 @@ fn a_program_with_its_own_certificate_is_compared() {
         ]
         .concat(),
     );
-    let said = String::from_utf8_lossy(&output.stderr);
-    let (heading, records) = results::read(&[out.join("results.jsonl")]).expect(&said);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let (heading, records) = results::read(&[out.join("results.jsonl")]).expect(&stderr);
     assert!(heading.design.tls && !records.cells.is_empty());
     let native = records.cells.iter().find(|cell| cell.subject == "native").unwrap();
-    assert!(matches!(&native.outcome, Outcome::Measured(_)), "{native:?}: {said}");
+    assert!(matches!(&native.outcome, Outcome::Measured(_)), "{native:?}: {stderr}");
 }
 
 #[test]
 fn a_comparison_without_clients_of_tls_is_refused() {
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["compare", "echo", "--tls"][..], "the clients of `echo` speak no TLS"),
         (&["compare", "chat", "--tls"], "chat reads and writes at once"),
         (&["compare", "http", "--http2"], "`http` does not speak HTTP/2"),
@@ -489,8 +493,8 @@ fn a_comparison_without_clients_of_tls_is_refused() {
         (&["compare", "http", "--tls", "--load-command", "x {port}"], "cannot be used with"),
     ] {
         let output = duality(arguments);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(told), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(message), "{stderr}");
     }
 }

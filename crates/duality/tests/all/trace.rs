@@ -28,26 +28,26 @@ fn duality(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
 }
 
 fn summary(directory: &Path, trace: &str) -> Value {
-    let (code, told, errors) = duality(directory, &["trace", "show", trace, "--json"]);
+    let (code, output, errors) = duality(directory, &["trace", "show", trace, "--json"]);
     assert_eq!(code, 0, "{errors}");
-    serde_json::from_str(&told).unwrap()
+    serde_json::from_str(&output).unwrap()
 }
 
 #[test]
 fn the_commands_of_the_page_work() {
     let folder = tempfile::tempdir().unwrap();
     fs::copy(log("shuffled-minutes.log"), folder.path().join("access.log")).unwrap();
-    let (code, told, errors) =
+    let (code, output, errors) =
         duality(folder.path(), &["trace", "from", "access.log", "-o", "my.trace"]);
     assert_eq!(code, 0, "{errors}");
-    assert!(told.starts_with("my.trace: 450 requests on "), "{told}");
+    assert!(output.starts_with("my.trace: 450 requests on "), "{output}");
     assert!(errors.contains("these times are not those of arrivals"), "{errors}");
 
     let (code, text, errors) = duality(folder.path(), &["trace", "show", "my.trace"]);
     assert_eq!((code, &*errors), (0, ""));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    for told in ["450 requests", "Open connections", "Think time", "Inferred", "To know"] {
-        assert!(text.contains(told), "{told}: {text}");
+    for output in ["450 requests", "Open connections", "Think time", "Inferred", "To know"] {
+        assert!(text.contains(output), "{output}: {text}");
     }
 
     let shown = summary(folder.path(), "my.trace");
@@ -99,7 +99,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     fs::write(folder.path().join("binary"), [0, 1, 2, 255]).unwrap();
     let own = log("nasa.log");
     let own = own.to_str().unwrap();
-    for (arguments, code, told) in [
+    for (arguments, code, message) in [
         (&["trace", "from", "no.log"][..], 2, "no.log: No such file"),
         (&["trace", "from", "empty"], 1, "empty: it is empty"),
         (&["trace", "from", "binary"], 1, "binary: line 1"),
@@ -118,7 +118,7 @@ fn what_cannot_be_is_refused_in_one_line() {
         let (found, _, said) = duality(folder.path(), arguments);
         assert_eq!(found, code, "{arguments:?}: {said}");
         let last = said.lines().last().unwrap_or_default();
-        assert!(last.contains(told), "{arguments:?}: {said}");
+        assert!(last.contains(message), "{arguments:?}: {said}");
     }
     assert!(!folder.path().join("my.trace").exists());
 }
@@ -164,10 +164,10 @@ fn a_proxy_records_what_passes() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = String::new();
+    let mut line = String::new();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
-    errors.read_line(&mut said).unwrap();
-    let port = said.split(',').next().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+    errors.read_line(&mut line).unwrap();
+    let port = line.split(',').next().unwrap().rsplit(':').next().unwrap().parse().unwrap();
 
     // One connection alone, which waits for each reply; then many at once.
     ask(port, 200);
@@ -201,16 +201,16 @@ fn recorded(folder: &Path, port: u16, stalls: bool, traffic: impl FnOnce()) -> O
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = String::new();
+    let mut line = String::new();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
-    errors.read_line(&mut said).unwrap();
-    if said.contains("CAP_NET_RAW") {
+    errors.read_line(&mut line).unwrap();
+    if line.contains("CAP_NET_RAW") {
         assert_eq!(child.wait().unwrap().code(), Some(1));
         // `eprintln!` would go into the test's own output.
-        drop(writeln!(std::io::stderr(), "skipped: {said}"));
+        drop(writeln!(std::io::stderr(), "skipped: {line}"));
         return None;
     }
-    assert!(said.starts_with("recording packets of port"), "{said}");
+    assert!(line.starts_with("recording packets of port"), "{line}");
     let pid = Pid::from_child(&child);
     if stalls {
         kill_process(pid, Signal::STOP).unwrap();
@@ -219,9 +219,9 @@ fn recorded(folder: &Path, port: u16, stalls: bool, traffic: impl FnOnce()) -> O
     kill_process(pid, Signal::TERM).unwrap();
     kill_process(pid, Signal::CONT).unwrap();
     assert!(child.wait().unwrap().success());
-    said.clear();
-    errors.read_to_string(&mut said).unwrap();
-    assert!(!said.contains("dropped"), "{said}");
+    line.clear();
+    errors.read_to_string(&mut line).unwrap();
+    assert!(!line.contains("dropped"), "{line}");
     Some(summary(folder, "my.trace"))
 }
 

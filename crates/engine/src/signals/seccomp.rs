@@ -31,10 +31,10 @@ pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Conte
     }
     // SAFETY: the place is the call that the thread is in. An interrupted thread makes no call.
     let frame = unsafe { &*(thread.place.get() as *const Frame) };
-    let mut told = *words(info);
-    told[CALL_ADDRESS] = frame.return_address() as u64;
-    told[THREAD] = thread.id.get() as u64;
-    undelivered::hold(of_words(&told));
+    let mut information = *words(info);
+    information[CALL_ADDRESS] = frame.return_address() as u64;
+    information[THREAD] = thread.id.get() as u64;
+    undelivered::hold(of_words(&information));
     context.fail(error(libc::ENOSYS));
     true
 }

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use super::timing::least_blocks;
+use crate::Mistake;
 use crate::measure::experiment::Experiment;
 use crate::record::Design;
 
@@ -36,7 +37,7 @@ pub fn aim(budget: Duration, experiments: usize) -> Duration {
 /// # Errors
 ///
 /// The least time that the experiments need, and the remedy.
-pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), String> {
+pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), Mistake> {
     let whole = budget.as_secs_f64();
     let costs: Vec<Cost> = experiments.iter().map(Cost::of).collect();
     let (mut least, mut asked) = (0.0, 0.0);
@@ -51,7 +52,8 @@ pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), Strin
         return Err(format!(
             "{FEWEST_REPEATS} repeats{blocks} and windows of {SHORTEST_WINDOW} s take {needed} s: \
              give {needed}s, or fewer architectures or numbers of connections"
-        ));
+        )
+        .into());
     }
     for (experiment, cost) in experiments.iter_mut().zip(&costs) {
         let share = if asked <= PLANNED * whole {
@@ -157,7 +159,7 @@ impl Cost {
         if (repeats, warm_up, window) == (self.repeats, self.warm_up, self.window) {
             return;
         }
-        let told = |repeats, window, warm_up| {
+        let timing = |repeats, window, warm_up| {
             let plural = if repeats == 1 { "" } else { "s" };
             match window > 0.0 {
                 true => {
@@ -170,8 +172,8 @@ impl Cost {
         experiment.economies.push(format!(
             "to keep the budget of {:.0} s: {} in place of {}",
             budget.as_secs_f64(),
-            told(repeats, window, warm_up),
-            told(self.repeats, milliseconds(self.window), milliseconds(self.warm_up)),
+            timing(repeats, window, warm_up),
+            timing(self.repeats, milliseconds(self.window), milliseconds(self.warm_up)),
         ));
         experiment.design.repeats = repeats;
         experiment.design.warm_up_seconds = warm_up;
@@ -256,7 +258,8 @@ mod tests {
 
     #[test]
     fn what_cannot_fit_is_refused_with_what_would() {
-        let refused = fit(&mut [asked(5, 0.5, 2.0)], Duration::from_secs(10)).unwrap_err();
+        let refused =
+            fit(&mut [asked(5, 0.5, 2.0)], Duration::from_secs(10)).unwrap_err().to_string();
         let needed: u64 =
             refused.split("give ").nth(1).unwrap().split('s').next().unwrap().parse().unwrap();
         assert!(refused.contains("3 repeats and windows of 0.5 s"), "{refused}");

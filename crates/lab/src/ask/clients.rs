@@ -18,8 +18,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 ///
 /// The error names the settings that contradict the rest, or are missing.
 pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
-    let said = settings.said_for(Part::OpenLoop);
-    let implied = match (said, &settings.trace) {
+    let key = settings.said_for(Part::OpenLoop);
+    let implied = match (key, &settings.trace) {
         (_, Some(_)) => Pattern::Trace.name(),
         (Some(_), None) => "open",
         (None, None) => "closed",
@@ -31,15 +31,15 @@ pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
         return Err(Misfit::new("pattern", problem));
     };
     let keep_alive = settings.close.map(|close| !close);
-    if let (Some(said), Some(implied)) = (keep_alive, named.keep_alive)
-        && said != implied
+    if let (Some(asked), Some(implied)) = (keep_alive, named.keep_alive)
+        && asked != implied
     {
         let problem = format!("the pattern {name} implies the opposite: leave it out");
         return Err(Misfit::new("close", problem));
     }
     let pattern = match named.pattern {
         Some(pattern) => {
-            if let Some(key) = said {
+            if let Some(key) = key {
                 let problem = format!("only the pattern open has it, and this is {name}");
                 return Err(Misfit::new(key, problem));
             }
@@ -114,14 +114,15 @@ mod tests {
 
     #[test]
     fn the_names_that_demsky_gave_imply_whether_connections_stay() {
-        let told = |lines| of(lines).map(|told| (told.pattern.name(), told.keep_alive)).unwrap();
-        assert_eq!(told(""), ("closed", true));
-        assert_eq!(told("close = true"), ("closed", false));
-        assert_eq!(told("pattern = 'long'"), ("closed", true));
-        assert_eq!(told("pattern = 'short'\nclose = true"), ("closed", false));
-        assert_eq!(told("pattern = 'serial'"), ("serial", true));
-        assert_eq!(told("pattern = 'limited'\nclose = true"), ("limited", false));
-        assert_eq!(told("rate = 10"), ("open", true));
+        let implied =
+            |lines| of(lines).map(|found| (found.pattern.name(), found.keep_alive)).unwrap();
+        assert_eq!(implied(""), ("closed", true));
+        assert_eq!(implied("close = true"), ("closed", false));
+        assert_eq!(implied("pattern = 'long'"), ("closed", true));
+        assert_eq!(implied("pattern = 'short'\nclose = true"), ("closed", false));
+        assert_eq!(implied("pattern = 'serial'"), ("serial", true));
+        assert_eq!(implied("pattern = 'limited'\nclose = true"), ("limited", false));
+        assert_eq!(implied("rate = 10"), ("open", true));
     }
 
     #[test]
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_refused() {
-        for (lines, told) in [
+        for (lines, message) in [
             ("pattern = 'wild'", "pattern: there is no pattern `wild`: choose one of closed"),
             ("pattern = 'long'\nclose = true", "close: the pattern long"),
             ("pattern = 'short'\nclose = false", "close: the pattern short"),
@@ -162,7 +163,7 @@ mod tests {
             ),
         ] {
             let problem = of(lines).unwrap_err();
-            assert!(problem.starts_with(told), "{lines}: {problem}");
+            assert!(problem.starts_with(message), "{lines}: {problem}");
         }
     }
 
@@ -184,11 +185,12 @@ mod tests {
 
     #[test]
     fn what_is_written_down_tells_it_all() {
-        let told = of("pattern = 'open'\narrivals = 'uniform'\nwait = '0s..2ms'").unwrap().record();
+        let recorded =
+            of("pattern = 'open'\narrivals = 'uniform'\nwait = '0s..2ms'").unwrap().record();
         let arrivals = "uniform, 1000 requests/s, waits from 0ns to 2ms".to_owned();
         let expected =
             Clients { pattern: "open".into(), arrivals: Some(arrivals), ..Clients::default() };
-        assert_eq!(told, expected);
+        assert_eq!(recorded, expected);
         assert_eq!(of("").unwrap().record(), Clients::default());
         let crowd = of("idle = 3\nslow-readers = 2\nslow-senders = 1\nsources = 4").unwrap();
         let expected = Clients {

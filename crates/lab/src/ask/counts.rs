@@ -14,7 +14,7 @@ pub(super) fn concurrency(
     experiment: &Experiment,
     settings: &Settings,
 ) -> Result<Vec<usize>, Misfit> {
-    let told = |problem: String| match is_own
+    let misfit = |problem: String| match is_own
         && experiment.exchange.is_none()
         && !experiment.speaks_http
     {
@@ -32,7 +32,7 @@ pub(super) fn concurrency(
     }
     if let Some(asked) = &settings.concurrency {
         let problem = asked.iter().find_map(|&connections| experiment.misfit(connections));
-        return problem.map_or_else(|| Ok(asked.clone()), |problem| Err(told(problem)));
+        return problem.map_or_else(|| Ok(asked.clone()), |problem| Err(misfit(problem)));
     }
     let problems = CONCURRENCY.map(|connections| (connections, experiment.misfit(connections)));
     let usual: Vec<usize> = problems
@@ -42,7 +42,7 @@ pub(super) fn concurrency(
         .collect();
     // If even the largest number is wrong, its size is not the reason.
     match problems.into_iter().rev().find_map(|(_, problem)| problem) {
-        Some(problem) if usual.is_empty() => Err(told(problem)),
+        Some(problem) if usual.is_empty() => Err(misfit(problem)),
         _ => Ok(usual),
     }
 }

@@ -104,7 +104,7 @@ impl Entry {
     pub fn problem(&self, misfit: &Misfit) -> Problem {
         let position = self.positions.get(misfit.key).copied().unwrap_or(self.position);
         let message = match misfit.key {
-            Misfit::WHOLE => misfit.problem.clone(),
+            Misfit::WHOLE => misfit.problem.to_string(),
             key => format!("{key}: {}", misfit.problem),
         };
         Problem { position, message }
@@ -276,15 +276,15 @@ impl Source<'_> {
             let whole = Spanned::new(written.span(), table.clone());
             let definition = Definition::deserialize(Deserializer::from(whole))
                 .map_err(|error| self.refused(&error))?;
-            let told = |misfit: Misfit| {
+            let problem_of = |misfit: Misfit| {
                 let value = table.get(misfit.key);
                 let at = value.map_or(written.span().start, |value| value.span().start);
                 self.problem(at, format!("{}: {}", misfit.key, misfit.problem))
             };
-            let peer = definition.peer().map_err(told)?;
+            let peer = definition.peer().map_err(problem_of)?;
             if peers.iter().any(|other| other.name == peer.name) {
                 let problem = "another peer is called like this: choose another name";
-                return Err(told(Misfit::new("name", problem)));
+                return Err(problem_of(Misfit::new("name", problem)));
             }
             peers.push(peer);
         }
@@ -408,10 +408,10 @@ repeats = 1
         let [epoll, ring] = all.settings.architectures.as_deref().unwrap() else { panic!() };
         assert!(!epoll.is_variant() && ring.is_variant());
         assert_eq!((ring.architecture.as_str(), ring.options.len()), ("uthreads", 1));
-        let told =
+        let limits =
             |experiment: &Entry| experiment.settings.constraints.as_ref().unwrap().to_string();
-        assert_eq!(told(all), "p99 ≤ 5.0 ms, p99.9 ≤ 20.0 ms and memory ≤ 191 MiB");
-        assert_eq!(told(own), "memory ≤ 1.0 GiB");
+        assert_eq!(limits(all), "p99 ≤ 5.0 ms, p99.9 ≤ 20.0 ms and memory ≤ 191 MiB");
+        assert_eq!(limits(own), "memory ≤ 1.0 GiB");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The hosts on which the roles of an experiment run, as settings name them.
 
 use super::settings::{Misfit, Settings};
+use crate::Mistake;
 use crate::measure::hosts::launcher::Launcher;
 use crate::measure::peers::balancer;
 use crate::measure::store::Store;
@@ -30,7 +31,7 @@ pub(super) fn topology(settings: &Settings, service: &str) -> Result<Option<Topo
         }
         return Ok(None);
     };
-    let hosts: Result<Vec<Placement>, String> = written.iter().map(|text| text.parse()).collect();
+    let hosts: Result<Vec<Placement>, Mistake> = written.iter().map(|text| text.parse()).collect();
     let hosts = hosts.map_err(|problem| Misfit::new("hosts", problem))?;
     let launcher = settings.launcher.clone().unwrap_or_else(|| LAUNCHER.to_owned());
     Launcher::read(&launcher).map_err(|problem| Misfit::new("launcher", problem))?;

@@ -119,11 +119,11 @@ fn too_much(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     }
     let mut texts = peer.texts().chain(&peer.build).chain(peer.environment.keys());
     if let Some(problem) = texts.find_map(|text| without_nul(text).err()) {
-        return Some(("command", problem));
+        return Some(("command", problem.to_string()));
     }
     let mut words = peer.command.iter().chain(&peer.build).chain(peer.environment.values());
     if words.any(|text| text.len() > LONGEST_TEXT) {
-        return Some(("command", too_long()));
+        return Some(("command", too_long().to_string()));
     }
     if start.is_zero() || start > Duration::from_secs(60 * LONGEST_START_MINUTES) {
         let problem = format!("give a time of up to {LONGEST_START_MINUTES} minutes");

@@ -8,6 +8,7 @@ use duality_load::{Cut, Pattern};
 use duality_trace::{Trace, file};
 
 use super::settings::{Misfit, Settings};
+use crate::Mistake;
 use crate::measure::behaviour::Behaviour;
 use crate::measure::experiment::Experiment;
 use crate::measure::recording::Replay;
@@ -18,8 +19,8 @@ use crate::units::parse_place;
 /// # Errors
 ///
 /// The file, what is wrong with it and the remedy, in one line.
-pub fn read_trace(path: &Path) -> Result<Arc<Trace>, String> {
-    file::read(path).map(Arc::new).map_err(|error| error.to_string())
+pub fn read_trace(path: &Path) -> Result<Arc<Trace>, Mistake> {
+    file::read(path).map(Arc::new).map_err(|error| error.to_string().into())
 }
 
 /// The recording that `settings` replay, if they name one.
@@ -29,7 +30,7 @@ pub fn read_trace(path: &Path) -> Result<Arc<Trace>, String> {
 /// The error names the recording that cannot be read, or the setting that does not fit.
 pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Replay>, Misfit> {
     let Some(path) = &settings.trace else {
-        let said = [
+        let keys = [
             ("users", settings.users.is_some()),
             ("speed", settings.speed.is_some()),
             ("at", settings.at.is_some()),
@@ -37,14 +38,14 @@ pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Re
             ("client-rate", settings.client_rate.is_some()),
             ("trace", behaviour.pattern == Pattern::Trace),
         ];
-        return match said.into_iter().find(|(_, is_said)| *is_said) {
+        return match keys.into_iter().find(|(_, is_said)| *is_said) {
             Some((key, _)) => {
                 Err(Misfit::new(key, "a recording is replayed: name its file as trace"))
             }
             None => Ok(None),
         };
     };
-    let misfit = |key, problem: &str| Err(Misfit::new(key, problem));
+    let misfit = |key, problem: &'static str| Err(Misfit::new(key, problem));
     if behaviour.pattern != Pattern::Trace {
         return misfit("pattern", "a recording has its own pattern, trace: leave it out");
     }
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_recording_that_is_none_is_named() {
-        let told = read_trace(Path::new("/no/such.trace")).unwrap_err();
-        assert!(told.contains("/no/such.trace") && !told.contains('\n'), "{told}");
+        let message = read_trace(Path::new("/no/such.trace")).unwrap_err().to_string();
+        assert!(message.contains("/no/such.trace") && !message.contains('\n'), "{message}");
     }
 }

@@ -20,6 +20,7 @@ use super::secure;
 use super::settings::{Misfit, Settings};
 use super::timing::Timing;
 use super::variant::Choice;
+use crate::Mistake;
 use crate::measure::behaviour::Behaviour;
 use crate::measure::experiment::{Experiment, Site};
 use crate::measure::hosts::launcher::Launcher;
@@ -47,7 +48,7 @@ pub trait Program {
     /// # Errors
     ///
     /// The error tells what is wrong with the choice, and the remedy, in one line.
-    fn architecture(&self, choice: &Choice) -> Result<Architecture, String>;
+    fn architecture(&self, choice: &Choice) -> Result<Architecture, Mistake>;
 
     /// How many connections of the service a server process admits under a limit on descriptors.
     fn admitted(&self, descriptors: u64) -> u64;
@@ -282,9 +283,8 @@ fn architectures(settings: &Settings, program: &dyn Program) -> Result<Vec<Subje
     let subject = |choice: &Choice| {
         let Choice { name, architecture, options } = choice;
         if choice.is_variant() && all.contains(&name.as_str()) {
-            return Err(format!(
-                "`{name}` is an architecture as it is: give the one with options another name"
-            ));
+            let taken = "is an architecture as it is: give the one with options another name";
+            return Err(format!("`{name}` {taken}").into());
         }
         let found = program.architecture(choice)?;
         let variant = choice.is_variant().then(|| Variant {
@@ -295,7 +295,7 @@ fn architectures(settings: &Settings, program: &dyn Program) -> Result<Vec<Subje
         });
         Ok(Subject { name: name.clone(), architecture: found, variant })
     };
-    let subjects: Result<_, _> = match &settings.architectures {
+    let subjects: Result<_, Mistake> = match &settings.architectures {
         None => all.iter().map(|name| subject(&Choice::plain(*name))).collect(),
         Some(choices) => choices.iter().map(subject).collect(),
     };
@@ -516,11 +516,11 @@ mod tests {
             vec!["workers", "loop"]
         }
 
-        fn architecture(&self, choice: &Choice) -> Result<Architecture, String> {
+        fn architecture(&self, choice: &Choice) -> Result<Architecture, Mistake> {
             let is_loop = match choice.architecture.as_str() {
                 "loop" => true,
                 "workers" => false,
-                other => return Err(format!("no `{other}`")),
+                other => return Err(format!("no `{other}`").into()),
             };
             Ok(Architecture {
                 carrier: Carrier {
@@ -584,7 +584,7 @@ mod tests {
         assert_eq!(subjects(asked(Some(&["loop"]), "nginx").unwrap()), ["loop", "nginx"]);
         let misfit = asked(Some(&["loop"]), "gopher").unwrap_err();
         assert_eq!(misfit.key, "current");
-        assert_eq!(misfit.problem, "`gopher` is not compared: choose from loop");
+        assert_eq!(misfit.problem.to_string(), "`gopher` is not compared: choose from loop");
     }
 
     #[test]
@@ -617,13 +617,13 @@ mod tests {
         let variant = planned(choice("few", "workers")).unwrap().design.variants.remove(0);
         assert_eq!(variant.architecture, "workers");
         assert_eq!(variant.server_arguments, ["--workers=3"]);
-        for (wrong, told) in [
+        for (wrong, message) in [
             (choice("loop", "workers"), "`loop` is an architecture as it is"),
             (choice("few", "magic"), "no `magic`"),
         ] {
             let misfit = planned(wrong).unwrap_err();
             assert_eq!(misfit.key, "architectures");
-            assert!(misfit.problem.starts_with(told), "{}", misfit.problem);
+            assert!(misfit.problem.to_string().starts_with(message), "{}", misfit.problem);
         }
     }
 
@@ -632,7 +632,12 @@ mod tests {
         let mut program = sample("shout");
         program.0.is_own = true;
         let misfit = experiment(&Settings::default(), &program, &[], None).unwrap_err();
-        assert!(misfit.problem.ends_with("give a service of your own an exchange(request, reply)"));
+        assert!(
+            misfit
+                .problem
+                .to_string()
+                .ends_with("give a service of your own an exchange(request, reply)")
+        );
         program.0.exchange = Some((b"a".to_vec(), b"A".to_vec()));
         assert!(experiment(&Settings::default(), &program, &[], None).is_ok());
     }

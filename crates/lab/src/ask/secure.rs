@@ -29,7 +29,7 @@ pub(super) fn certificate(
     if !speaks_http {
         return misfit(format!("the clients of `{service}` speak no TLS: measure http"));
     }
-    Certificate::new().map(Some).map_err(|problem| Misfit::new("tls", problem))
+    Certificate::new().map(Some).map_err(|failure| Misfit::new("tls", failure.to_string()))
 }
 
 /// Refuses HTTP/2 for a `service` that does not speak it. `is_application` tells whether the

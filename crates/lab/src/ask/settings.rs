@@ -28,6 +28,7 @@ use serde_json::Value;
 use super::values::{self, Checked, duration};
 pub use super::values::{Waits, check_warm_up, check_window};
 use super::variant::Choice;
+use crate::Mistake;
 use crate::measure::experiment::Experiment;
 use crate::measure::load_command;
 use crate::measure::store::Store;
@@ -129,9 +130,9 @@ kinds! {
 
 impl Kind {
     /// The value that a flag has, in the form of a plan.
-    fn read(self, texts: &[String]) -> Result<Value, String> {
-        fn parsed<T: FromStr<Err: Display> + Into<Value>>(text: &str) -> Result<Value, String> {
-            text.parse().map(T::into).map_err(|error: T::Err| error.to_string())
+    fn read(self, texts: &[String]) -> Result<Value, Mistake> {
+        fn parsed<T: FromStr<Err: Display> + Into<Value>>(text: &str) -> Result<Value, Mistake> {
+            text.parse().map(T::into).map_err(|error: T::Err| error.to_string().into())
         }
         let last = texts.last().map_or("", String::as_str);
         match self {
@@ -153,7 +154,7 @@ pub struct Misfit {
     /// The key.
     pub key: &'static str,
     /// The mistake in the setting, and the remedy.
-    pub problem: String,
+    pub problem: Mistake,
 }
 
 impl Misfit {
@@ -161,7 +162,7 @@ impl Misfit {
     pub const WHOLE: &str = "";
 
     /// A problem with the value of `key`.
-    pub fn new(key: &'static str, problem: impl Into<String>) -> Self {
+    pub fn new(key: &'static str, problem: impl Into<Mistake>) -> Self {
         Self { key, problem: problem.into() }
     }
 }
@@ -174,12 +175,12 @@ impl Settings {
     /// If the texts are not of a setting's kind.
     pub fn of_flags<'a>(
         flags: impl IntoIterator<Item = (&'a Setting, Vec<String>)>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         let values = flags.into_iter().map(|(Setting { key, kind, .. }, texts)| {
             kind.read(&texts).map(|value| ((*key).to_owned(), value))
         });
         let table = Value::Object(values.collect::<Result<_, _>>()?);
-        Self::deserialize(table).map_err(|error| error.to_string())
+        Self::deserialize(table).map_err(|error| error.to_string().into())
     }
 
     /// Finds settings that make no sense for any service.
@@ -209,8 +210,8 @@ impl Settings {
 
     /// The first key of `part` that has a value.
     pub(super) fn said_for(&self, part: Part) -> Option<&'static str> {
-        let mut said = ALL.iter().filter(|setting| (setting.is_said)(self));
-        said.find(|setting| setting.part == part).map(|setting| setting.key)
+        let mut given = ALL.iter().filter(|setting| (setting.is_said)(self));
+        given.find(|setting| setting.part == part).map(|setting| setting.key)
     }
 
     /// Applies to `experiment` the settings that depend on nothing else.
@@ -441,10 +442,13 @@ mod tests {
             assert!(parse_duration(text).is_err(), "{text}");
         }
         assert_eq!(parse_place("median"), Ok(duality_load::At::Median));
-        assert!(parse_place("noon").unwrap_err().contains("busiest"));
+        assert!(parse_place("noon").unwrap_err().to_string().contains("busiest"));
         for text in ["5", "1.5", "8000000"] {
-            let told = parse_duration(text).unwrap_err();
-            assert!(told.starts_with(&format!("{text} has no unit: write {text}s")), "{told}");
+            let message = parse_duration(text).unwrap_err().to_string();
+            assert!(
+                message.starts_with(&format!("{text} has no unit: write {text}s")),
+                "{message}"
+            );
         }
     }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use duality_load::{HistogramError, Report};
 
+use crate::Mistake;
 use crate::units::parse_duration;
 
 /// The valid forms of a threshold, for messages.
@@ -64,8 +65,8 @@ impl Threshold {
             Comparison::Below => value < self.limit,
             Comparison::AtMost => value <= self.limit,
         };
-        let told = || format!("{}: --fail-if '{self}'", self.figure.told(value));
-        Ok(is_met.then(told))
+        let reason = || format!("{}: --fail-if '{self}'", self.figure.told(value));
+        Ok(is_met.then(reason))
     }
 }
 
@@ -115,7 +116,7 @@ impl Figure {
     }
 
     /// Reads a limit in the unit of the figure.
-    fn limit(self, text: &str) -> Result<f64, String> {
+    fn limit(self, text: &str) -> Result<f64, Mistake> {
         let number = |text: &str| {
             let number: Option<f64> = text.trim_end().parse().ok();
             number.filter(|number| number.is_finite() && *number >= 0.0)
@@ -132,14 +133,14 @@ impl Figure {
             }
             Self::Rate => (text.strip_suffix("/s").and_then(number), "a rate, as in rate<1000/s"),
         };
-        limit.ok_or_else(|| format!("{text:?} is no limit of it: write {remedy}"))
+        limit.ok_or_else(|| format!("{text:?} is no limit of it: write {remedy}").into())
     }
 }
 
 impl FromStr for Figure {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         Ok(match text {
             "max" => Self::Max,
             "mean" => Self::Mean,
@@ -160,10 +161,10 @@ impl FromStr for Figure {
 }
 
 impl FromStr for Threshold {
-    type Err = String;
+    type Err = Mistake;
 
     /// Reads `FIGURE>LIMIT`, also with `>=`, `<` or `<=`, and with blanks around them.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         /// A longer condition has no meaning.
         const LONGEST: usize = 100;
         let is_line = text.len() <= LONGEST && !text.chars().any(char::is_control);
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_condition_that_is_met_is_told_with_its_value() {
-        for (text, told) in [
+        for (text, message) in [
             ("p50>480ms", Some("p50 is 48")),
             ("p50>490ms", None),
             (" p99.9 >= 0.9s ", Some("p99.9 is 9")),
@@ -236,11 +237,11 @@ mod tests {
         ] {
             let threshold: Threshold = text.parse().unwrap();
             let broken = threshold.broken(&report()).unwrap();
-            match told {
+            match message {
                 None => assert_eq!(broken, None, "{text}"),
-                Some(told) => {
+                Some(message) => {
                     let broken = broken.unwrap();
-                    assert!(broken.starts_with(told), "{broken}");
+                    assert!(broken.starts_with(message), "{broken}");
                     assert!(broken.ends_with(&format!("--fail-if '{}'", text.trim())), "{broken}");
                 }
             }
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn what_is_no_condition_is_told() {
-        for (text, told) in [
+        for (text, message) in [
             ("", "write a figure and a limit"),
             ("p99\n>1s", "write a figure and a limit"),
             ("p99", "write a figure and a limit"),
@@ -277,8 +278,8 @@ mod tests {
             ("rate<1000", "as in rate<1000/s"),
             ("rate<NaN/s", "as in rate<1000/s"),
         ] {
-            let problem = text.parse::<Threshold>().unwrap_err();
-            assert!(problem.contains(told) && !problem.contains('\n'), "{text}: {problem}");
+            let problem = text.parse::<Threshold>().unwrap_err().to_string();
+            assert!(problem.contains(message) && !problem.contains('\n'), "{text}: {problem}");
         }
     }
 

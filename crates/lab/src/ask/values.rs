@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
+use crate::Mistake;
 use crate::units::{parse_duration, parse_place};
 
 /// The most values of a list.
@@ -33,7 +34,7 @@ const SHORTEST_WINDOW: Duration = Duration::from_millis(50);
 const SHORTEST_WARM_UP: Duration = Duration::from_millis(10);
 
 /// The result of a check: nothing, or the problem and its remedy.
-pub(super) type Checked = Result<(), String>;
+pub(super) type Checked = Result<(), Mistake>;
 
 /// Accepts every value of the type.
 pub(super) fn any<T>(_: &T) -> Checked {
@@ -43,20 +44,20 @@ pub(super) fn any<T>(_: &T) -> Checked {
 /// A text that can be an argument of a process.
 pub(super) fn text(text: &str) -> Checked {
     match text {
-        "" => Err("an empty text says nothing: leave it out".to_owned()),
+        "" => Err("an empty text says nothing: leave it out".into()),
         long if long.len() > LONGEST_TEXT => Err(too_long()),
         odd => without_nul(odd),
     }
 }
 
 /// The error of a text that is too long.
-pub(super) fn too_long() -> String {
-    format!("longer than {LONGEST_TEXT} bytes: give a shorter one")
+pub(super) fn too_long() -> Mistake {
+    format!("longer than {LONGEST_TEXT} bytes: give a shorter one").into()
 }
 
 /// Refuses a NUL, which no argument of a process can hold.
 pub(super) fn without_nul(text: &str) -> Checked {
-    if text.contains('\0') { Err("a NUL is in it: leave it out".to_owned()) } else { Ok(()) }
+    if text.contains('\0') { Err("a NUL is in it: leave it out".into()) } else { Ok(()) }
 }
 
 /// A path, as a text.
@@ -82,16 +83,16 @@ pub(super) fn distinct<T: Ord + Display>(values: &[T]) -> Checked {
     let mut seen = BTreeSet::new();
     match values.iter().find(|value| !seen.insert(*value)) {
         None => Ok(()),
-        Some(twice) => Err(format!("{twice} is there twice: leave one out")),
+        Some(twice) => Err(format!("{twice} is there twice: leave one out").into()),
     }
 }
 
 /// Refuses a list that is empty or too long.
 pub(super) fn size<T>(values: &[T]) -> Checked {
     match values.len() {
-        0 => Err("nothing is in this list: name at least one, or leave it out".to_owned()),
+        0 => Err("nothing is in this list: name at least one, or leave it out".into()),
         length if length > MOST_VALUES => {
-            Err(format!("{length} values: give at most {MOST_VALUES}"))
+            Err(format!("{length} values: give at most {MOST_VALUES}").into())
         }
         _ => Ok(()),
     }
@@ -106,7 +107,7 @@ pub(super) fn place(place: &str) -> Checked {
 pub(super) fn speed(speed: &f64) -> Checked {
     match (0.001..=1e6).contains(speed) {
         true => Ok(()),
-        false => Err("a speed is between 0.001 and 1000000, and 1 is as recorded".to_owned()),
+        false => Err("a speed is between 0.001 and 1000000, and 1 is as recorded".into()),
     }
 }
 
@@ -114,7 +115,7 @@ pub(super) fn speed(speed: &f64) -> Checked {
 pub(super) fn margin(percent: &f64) -> Checked {
     match (0.1..=100.0).contains(percent) {
         true => Ok(()),
-        false => Err("a margin is between 0.1 and 100 percent, such as 5".to_owned()),
+        false => Err("a margin is between 0.1 and 100 percent, such as 5".into()),
     }
 }
 
@@ -122,14 +123,14 @@ pub(super) fn margin(percent: &f64) -> Checked {
 pub(super) fn bunch(users: &usize) -> Checked {
     match (1..=1_000_000).contains(users) {
         true => Ok(()),
-        false => Err("a bunch has 1 to 1000000 users, and 1 is as recorded".to_owned()),
+        false => Err("a bunch has 1 to 1000000 users, and 1 is as recorded".into()),
     }
 }
 
 /// Bytes a second that a client takes.
 pub(super) fn client_rate(rate: &u64) -> Checked {
     match rate {
-        0 => Err("a client takes at least 1 byte a second".to_owned()),
+        0 => Err("a client takes at least 1 byte a second".into()),
         _ => Ok(()),
     }
 }
@@ -152,20 +153,24 @@ pub(super) fn repeats(count: &usize) -> Checked {
 
 /// A number of blocks. 0 is allowed.
 pub(super) fn blocks(count: &usize) -> Checked {
-    if *count > MOST_BLOCKS { Err(format!("at most {MOST_BLOCKS}")) } else { Ok(()) }
+    if *count > MOST_BLOCKS { Err(format!("at most {MOST_BLOCKS}").into()) } else { Ok(()) }
 }
 
 fn number(value: usize, most: usize) -> Checked {
     if (1..=most).contains(&value) {
         return Ok(());
     }
-    Err(format!("{value} is out of range: give numbers from 1 to {most}"))
+    Err(format!("{value} is out of range: give numbers from 1 to {most}").into())
 }
 
 /// A time of a cell.
 pub(super) fn time(time: &Duration) -> Checked {
     let (longest, name) = LONGEST;
-    if *time > longest { Err(format!("longer than {name}: give a shorter time")) } else { Ok(()) }
+    if *time > longest {
+        Err(format!("longer than {name}: give a shorter time").into())
+    } else {
+        Ok(())
+    }
 }
 
 /// The length of a window.
@@ -185,13 +190,13 @@ pub(super) fn warm_up(length: &Duration) -> Checked {
 /// # Errors
 ///
 /// The advice in the error.
-pub fn check_window(window: Duration) -> Result<(), String> {
+pub fn check_window(window: Duration) -> Result<(), Mistake> {
     let problem = match window {
         Duration::ZERO => "a window of no length measures nothing".to_owned(),
         short if short < SHORTEST_WINDOW => format!("{short:?} is too short to measure anything"),
         _ => return Ok(()),
     };
-    Err(format!("{problem}: give {SHORTEST_WINDOW:?} or more, such as 1s"))
+    Err(format!("{problem}: give {SHORTEST_WINDOW:?} or more, such as 1s").into())
 }
 
 /// Whether a warm-up of this length is allowed.
@@ -199,12 +204,13 @@ pub fn check_window(window: Duration) -> Result<(), String> {
 /// # Errors
 ///
 /// The advice in the error.
-pub fn check_warm_up(warm_up: Duration) -> Result<(), String> {
+pub fn check_warm_up(warm_up: Duration) -> Result<(), Mistake> {
     match warm_up {
         Duration::ZERO => Ok(()),
         short if short < SHORTEST_WARM_UP => Err(format!(
             "{short:?} warms nothing up: give {SHORTEST_WARM_UP:?} or more, or 0s for none"
-        )),
+        )
+        .into()),
         _ => Ok(()),
     }
 }
@@ -220,9 +226,9 @@ pub struct Waits {
 }
 
 impl FromStr for Waits {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         let (shortest, longest) =
             text.split_once("..").ok_or("give the shortest and the longest, as in 100us..2ms")?;
         Ok(Self { shortest: parse_duration(shortest)?, longest: parse_duration(longest)? })
@@ -230,9 +236,9 @@ impl FromStr for Waits {
 }
 
 impl TryFrom<String> for Waits {
-    type Error = String;
+    type Error = Mistake;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, Mistake> {
         text.parse()
     }
 }

@@ -14,6 +14,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::values::{LONGEST_TEXT, too_long, without_nul};
+use crate::Mistake;
 
 /// The longest name of a variant, in bytes: names are headings of tables.
 const LONGEST_NAME: usize = 40;
@@ -54,16 +55,16 @@ impl Choice {
     }
 
     /// Checks for errors that do not depend on the architectures.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), Mistake> {
         let Self { name, architecture, options } = self;
         let problem = if name.trim().is_empty() || architecture.is_empty() {
-            "an empty name says nothing: give one".to_owned()
+            "an empty name says nothing: give one".into()
         } else if name.len() > LONGEST_NAME && self.is_variant() {
-            format!("a name of more than {LONGEST_NAME} bytes: give a shorter one")
+            format!("a name of more than {LONGEST_NAME} bytes: give a shorter one").into()
         } else if name.chars().any(char::is_control) || name.trim() != name {
-            "a name is one line, without spaces around it".to_owned()
+            "a name is one line, without spaces around it".into()
         } else if options.len() > MOST_OPTIONS {
-            format!("more than {MOST_OPTIONS} options: give fewer")
+            format!("more than {MOST_OPTIONS} options: give fewer").into()
         } else if options.iter().chain([architecture]).any(|text| text.len() > LONGEST_TEXT) {
             too_long()
         } else {

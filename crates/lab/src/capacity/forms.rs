@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::points::{Point, last_two};
+use crate::failure::{Failure, Party};
 use crate::statistics::Interval;
 
 /// From this processor time on, in microseconds, a request is long.
@@ -65,10 +66,13 @@ impl Prediction {
 /// # Errors
 ///
 /// The error tells why the time cannot be predicted.
-pub fn processor_time(points: &[Point], at: f64) -> Result<Prediction, String> {
-    let (before, last) = last_two(points).ok_or_else(|| match points {
-        [] => "no sound cell".to_owned(),
-        _ => "measured at one number of connections only".to_owned(),
+pub fn processor_time(points: &[Point], at: f64) -> Result<Prediction, Failure> {
+    let (before, last) = last_two(points).ok_or_else(|| {
+        let why = match points {
+            [] => "no sound cell",
+            _ => "measured at one number of connections only",
+        };
+        Failure::new(Party::Load, why)
     })?;
     let (constant, earlier) = (last.processor_time.value, before.processor_time.value);
     let (from, to) = (before.connections as f64, last.connections as f64);

@@ -9,6 +9,7 @@ use super::forms::Prediction;
 use super::hosts::Need;
 use super::limits::Limit;
 use super::{Capacity, Memory, Point, Subject, notes, title};
+use crate::failure::Failure;
 use crate::statistics::Estimate;
 
 /// The version of the form. The version changes when a field changes its meaning, and not for a new
@@ -66,15 +67,15 @@ struct Architecture<'a> {
     /// The server's processor time for a request, in microseconds.
     server_cpu_us_per_request: Option<Predicted<'a>>,
     /// The reason why the processor time is not predicted.
-    not_predicted: Option<&'a str>,
+    not_predicted: Option<String>,
     /// The server's memory in bytes.
     server_bytes: Option<&'a Memory>,
     /// The reason why memory is not predicted.
-    memory_not_predicted: Option<&'a str>,
+    memory_not_predicted: Option<String>,
     /// The limits on the number of connections, the lowest first.
     limits: Option<Vec<Resource>>,
     /// The reason why the limits are not known.
-    limits_not_known: Option<&'a str>,
+    limits_not_known: Option<String>,
     /// Processors and hosts, if a rate is asked for.
     need: Option<Needed>,
 }
@@ -155,11 +156,11 @@ impl<'a> Architecture<'a> {
             measured: points,
             not_sound_at_connections: left_out,
             server_cpu_us_per_request: processor_time.as_ref().ok().map(Predicted::of),
-            not_predicted: processor_time.as_ref().err().map(String::as_str),
+            not_predicted: processor_time.as_ref().err().map(Failure::to_string),
             server_bytes: memory.as_ref().ok(),
-            memory_not_predicted: memory.as_ref().err().map(String::as_str),
+            memory_not_predicted: memory.as_ref().err().map(Failure::to_string),
             limits: limits.as_ref().ok().map(|all| all.iter().map(Resource::of).collect()),
-            limits_not_known: limits.as_ref().err().map(String::as_str),
+            limits_not_known: limits.as_ref().err().map(Failure::to_string),
             need: need.as_ref().map(Needed::of),
         }
     }

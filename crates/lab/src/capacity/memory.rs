@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::points::{Point, last_two};
 use crate::ask::resolve::Architecture;
+use crate::failure::{Failure, Party};
 use crate::record::Design;
 use crate::statistics::Interval;
 
@@ -49,11 +50,12 @@ pub(super) fn predict(
     points: &[Point],
     architecture: Option<&Architecture>,
     fit: f64,
-) -> Result<Memory, String> {
+) -> Result<Memory, Failure> {
     if !design.keep_alive {
-        return Err("connections come and go".to_owned());
+        return Err(Failure::new(Party::Load, "connections come and go"));
     }
-    let (before, last) = last_two(points).ok_or("too few sound cells")?;
+    let (before, last) =
+        last_two(points).ok_or_else(|| Failure::new(Party::Load, "too few sound cells"))?;
     // A connection that waits for a worker costs almost nothing.
     let held = architecture
         .and_then(|found| [found.footprint.accepted, found.workers].into_iter().flatten().min());

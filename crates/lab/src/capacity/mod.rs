@@ -33,6 +33,7 @@ mod tests;
 
 use crate::ask::resolve::{Architecture, Program};
 use crate::ask::variant::Choice;
+use crate::failure::{Blame, Failure, Party};
 use crate::format::{connections_of, grouped};
 use crate::record::{Design, Heading, Records};
 
@@ -124,6 +125,12 @@ pub enum Error {
     },
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::misuse(error)
+    }
+}
+
 /// Predictions from results for a number of connections that was not measured.
 #[derive(Debug)]
 pub struct Capacity {
@@ -148,12 +155,12 @@ pub struct Subject {
     pub left_out: Vec<usize>,
     /// The processor time of a request in microseconds, or the reason why the time cannot be
     /// predicted.
-    pub processor_time: Result<Prediction, String>,
+    pub processor_time: Result<Prediction, Failure>,
     /// The memory of the server in bytes, or the reason why memory cannot be predicted.
-    pub memory: Result<Memory, String>,
+    pub memory: Result<Memory, Failure>,
     /// The limits on the number of connections, the lowest first, or the reason why they are not
     /// known.
-    pub limits: Result<Vec<Limit>, String>,
+    pub limits: Result<Vec<Limit>, Failure>,
     /// The processors and hosts that the rate takes.
     pub need: Option<Need>,
 }
@@ -233,14 +240,14 @@ fn facts<'a>(
     design: &Design,
     name: &str,
     program: Result<&'a dyn Program, &str>,
-) -> Result<(&'a dyn Program, Architecture), String> {
+) -> Result<(&'a dyn Program, Architecture), Failure> {
     if design.peers.iter().any(|peer| peer.name == name) {
-        return Err("a peer's limits are its own".to_owned());
+        return Err(Failure::new(Party::Subject, "a peer's limits are its own"));
     }
-    let program = program.map_err(str::to_owned)?;
+    let program = program.blame(Party::User)?;
     let (architecture, arguments) = design.server_of(name);
     let choice = Choice { name: name.to_owned(), architecture, options: arguments.to_vec() };
-    Ok((program, program.architecture(&choice)?))
+    Ok((program, program.architecture(&choice).blame(Party::User)?))
 }
 
 /// The subjects that are asked about.

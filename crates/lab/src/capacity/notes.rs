@@ -4,6 +4,7 @@
 use super::forms::{self, Prediction};
 use super::limits::{self, Kind, Limit};
 use super::{Capacity, Subject, command};
+use crate::failure::Failure;
 use crate::format::{connections_of, grouped, listed, percent};
 
 /// Notes on the predictions, one or two sentences each.
@@ -16,7 +17,9 @@ pub(crate) fn notes(capacity: &Capacity) -> Vec<String> {
     for (names, at) in grouped_by(subjects, left_out) {
         notes.push(format!("! Not sound, and left out: {names} at {at}."));
     }
-    for (names, why) in grouped_by(subjects, |one| one.processor_time.as_ref().err().cloned()) {
+    for (names, why) in
+        grouped_by(subjects, |one| one.processor_time.as_ref().err().map(Failure::to_string))
+    {
         notes.push(format!("! {names}: not predicted: {why}."));
     }
     for (names, kind) in exceeded(subjects, asked) {
@@ -33,14 +36,16 @@ pub(crate) fn notes(capacity: &Capacity) -> Vec<String> {
         notes.push("CPU/req and memory are those of the connections that fit.".to_owned());
     }
     if !load.is_empty() {
-        let told = |say: fn(&Limit) -> String| listed(&load.iter().map(say).collect::<Vec<_>>());
+        let list = |say: fn(&Limit) -> String| listed(&load.iter().map(say).collect::<Vec<_>>());
         notes.push(format!(
             "! Load: one host with one address has {}: use more hosts, or raise {}.",
-            told(|limit| format!("{} {}", grouped(limit.connections as f64), limit.kind.name())),
-            told(|limit| limit.kind.remedy().to_owned()),
+            list(|limit| format!("{} {}", grouped(limit.connections as f64), limit.kind.name())),
+            list(|limit| limit.kind.remedy().to_owned()),
         ));
     }
-    for (names, why) in grouped_by(subjects, |one| one.memory.as_ref().err().cloned()) {
+    for (names, why) in
+        grouped_by(subjects, |one| one.memory.as_ref().err().map(Failure::to_string))
+    {
         notes.push(format!("No memory of {names}: {why}."));
     }
     let is_assumed = |one: &&Subject| one.memory.as_ref().is_ok_and(|memory| !memory.is_open_known);
@@ -51,7 +56,9 @@ pub(crate) fn notes(capacity: &Capacity) -> Vec<String> {
                 .to_owned(),
         );
     }
-    for (names, why) in grouped_by(subjects, |one| one.limits.as_ref().err().cloned()) {
+    for (names, why) in
+        grouped_by(subjects, |one| one.limits.as_ref().err().map(Failure::to_string))
+    {
         notes.push(format!("No limits of {names}: {why}."));
     }
     notes
@@ -68,14 +75,14 @@ fn wide(capacity: &Capacity) -> Vec<(&str, &Prediction)> {
 
 /// A sentence that says that the forms differ. `None` if they agree.
 pub(crate) fn wide_note(capacity: &Capacity) -> Option<String> {
-    let told: Vec<String> = wide(capacity)
+    let names: Vec<String> = wide(capacity)
         .iter()
         .map(|(name, time)| format!("{name} ({})", percent(time.spread())))
         .collect();
-    (!told.is_empty()).then(|| {
+    (!names.is_empty()).then(|| {
         format!(
             "! {}: the two forms differ by more than {}. Measure instead of predicting:",
-            listed(&told),
+            listed(&names),
             percent(forms::WIDE)
         )
     })
@@ -104,7 +111,7 @@ fn exceeded(subjects: &[Subject], asked: u64) -> Vec<(String, Kind)> {
         .collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let told = |kind: Kind| {
+    let sentence = |kind: Kind| {
         let own = subjects.iter().filter_map(|one| {
             let limit = one.limits.iter().flatten().find(|limit| limit.kind == kind)?;
             let most = limit.connections;
@@ -112,7 +119,7 @@ fn exceeded(subjects: &[Subject], asked: u64) -> Vec<(String, Kind)> {
         });
         (listed(&own.collect::<Vec<_>>()), kind)
     };
-    kinds.into_iter().map(told).collect()
+    kinds.into_iter().map(sentence).collect()
 }
 
 /// The subjects of each note, grouped by note.
@@ -120,13 +127,13 @@ fn grouped_by(
     subjects: &[Subject],
     say: impl Fn(&Subject) -> Option<String>,
 ) -> Vec<(String, String)> {
-    let mut said: Vec<(Vec<&str>, String)> = Vec::new();
+    let mut groups: Vec<(Vec<&str>, String)> = Vec::new();
     for subject in subjects {
         let Some(what) = say(subject) else { continue };
-        match said.iter_mut().find(|(_, known)| *known == what) {
+        match groups.iter_mut().find(|(_, known)| *known == what) {
             Some((names, _)) => names.push(&subject.name),
-            None => said.push((vec![&subject.name], what)),
+            None => groups.push((vec![&subject.name], what)),
         }
     }
-    said.into_iter().map(|(names, what)| (listed(&names), what)).collect()
+    groups.into_iter().map(|(names, what)| (listed(&names), what)).collect()
 }

@@ -75,8 +75,8 @@ fn points_that_are_close_together_have_no_slope() {
     let (before, last) = last_two(&points).unwrap();
     assert_eq!((before.connections, last.connections), (100, 1000));
     assert!(last_two(&points[1..]).is_none());
-    assert!(processor_time(&points[1..], 1e4).unwrap_err().contains("one number"));
-    assert!(processor_time(&[], 1e4).unwrap_err().contains("no sound cell"));
+    assert!(processor_time(&points[1..], 1e4).unwrap_err().to_string().contains("one number"));
+    assert!(processor_time(&[], 1e4).unwrap_err().to_string().contains("no sound cell"));
 }
 
 #[test]
@@ -99,7 +99,12 @@ fn memory_is_a_line_over_what_is_open_at_the_server() {
     let found = memory::predict(&design(), &points, Some(&pool), 15_000.0).unwrap();
     assert!(near(found.open, 120.0), "{found:?}");
     let close = Design { keep_alive: false, ..design() };
-    assert!(memory::predict(&close, &points, None, 1e4).unwrap_err().contains("come and go"));
+    assert!(
+        memory::predict(&close, &points, None, 1e4)
+            .unwrap_err()
+            .to_string()
+            .contains("come and go")
+    );
 }
 
 #[test]
@@ -236,22 +241,24 @@ fn the_command_to_measure_is_the_one_that_was_given() {
         command: words.split(' ').map(str::to_owned).collect(),
         ..heading()
     };
-    let told =
+    let command =
         |heading: &Heading, names: &[&str]| command::to_measure(heading, names, 15_000).join(" ");
     let given =
         with("/tmp/duality compare plan.toml --out a --resume --concurrency=1,2 --repeats 3");
     assert_eq!(
-        told(&given, &["epoll"]),
+        command(&given, &["epoll"]),
         "duality compare plan.toml --repeats 3 --architectures epoll --concurrency 100,15000 \
          --out capacity-15000"
     );
     // Peers have no flag of their own in the command.
     let peers = with("duality compare --peers nginx -- http");
     assert_eq!(
-        told(&peers, &["nginx"]),
+        command(&peers, &["nginx"]),
         "duality compare --peers nginx --concurrency 100,15000 --out capacity-15000 -- http"
     );
-    assert!(told(&heading(), &["epoll"]).starts_with("duality compare http --architectures epoll"));
+    assert!(
+        command(&heading(), &["epoll"]).starts_with("duality compare http --architectures epoll")
+    );
 }
 
 /// A subject with these points, as if its results had been read.
@@ -266,13 +273,13 @@ fn capacity(points: Vec<Point>, connections: usize, rate: Option<f64>) -> Capaci
 #[test]
 fn tables_have_80_columns() {
     let points = vec![point(100, 10.0), point(1000, 20.0)];
-    let told = text(&sheet(&[capacity(points, 1_000_000, Some(1e9))]), TERMINAL);
+    let answer = text(&sheet(&[capacity(points, 1_000_000, Some(1e9))]), TERMINAL);
     // The test ignores line breaks.
-    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    for said in ["Measure instead of predicting", "left out", "at 10 connections"] {
-        assert!(words.contains(said), "{said}: {told}");
+    let words = answer.split_whitespace().collect::<Vec<_>>().join(" ");
+    for phrase in ["Measure instead of predicting", "left out", "at 10 connections"] {
+        assert!(words.contains(phrase), "{phrase}: {answer}");
     }
-    for line in told.lines() {
+    for line in answer.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
 }

@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Mistake;
+
 /// The version of the form. The version changes when a field changes its meaning, and not for a new
 /// field.
 pub const VERSION: u32 = 1;
@@ -80,12 +82,12 @@ impl Graph {
     /// # Errors
     ///
     /// One line.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str) -> Result<Self, Mistake> {
         let graph: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let most = graph.nodes.len();
         if graph.version != VERSION || graph.edges.iter().any(|edge| edge.from.max(edge.to) >= most)
         {
-            return Err(format!("it is no graph of version {VERSION}: draw it anew"));
+            return Err(format!("it is no graph of version {VERSION}: draw it anew").into());
         }
         Ok(graph)
     }

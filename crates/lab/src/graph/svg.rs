@@ -33,7 +33,7 @@ pub(super) fn draw(graph: &Graph) -> String {
     edges(graph, &places, right, &mut svg);
     for (node, (x, y)) in graph.nodes.iter().zip(&places) {
         let class = if node.stage().is_some() { " class=\"stage\"" } else { "" };
-        let told = format!("{}×, wait {}", node.count, duration(node.mean_wait_us));
+        let label = format!("{}×, wait {}", node.count, duration(node.mean_wait_us));
         let middle = x + NODE.0 / 2.0;
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -41,7 +41,7 @@ pub(super) fn draw(graph: &Graph) -> String {
             "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"{}\" height=\"{}\" rx=\"6\"{class}/>\
              <text x=\"{middle:.0}\" y=\"{:.0}\" text-anchor=\"middle\" font-weight=\"600\">{}</text>\
              <text x=\"{middle:.0}\" y=\"{:.0}\" text-anchor=\"middle\" class=\"soft\">{}</text>\
-             <text x=\"{middle:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{told}</text>",
+             <text x=\"{middle:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{label}</text>",
             NODE.0,
             NODE.1,
             y + 16.0,
@@ -62,7 +62,7 @@ fn edges(graph: &Graph, places: &[(f64, f64)], right: f64, svg: &mut String) {
         let share = if most > 0.0 { edge.mean_cpu_us * edge.count as f64 / most } else { 0.0 };
         let stroke = 1.0 + (WIDEST - 1.0) * share;
         let ((from_x, from_y), (to_x, to_y)) = (places[edge.from], places[edge.to]);
-        let told = format!(
+        let label = format!(
             "{}×, {}, CPU {}",
             edge.count,
             duration(edge.mean_us),
@@ -95,7 +95,7 @@ fn edges(graph: &Graph, places: &[(f64, f64)], right: f64, svg: &mut String) {
         let _ = writeln!(
             svg,
             "<path d=\"{path}\" stroke-width=\"{stroke:.1}\" marker-end=\"url(#tip)\"/>\
-             <text class=\"label\" x=\"{label_x:.0}\" y=\"{label_y:.0}\" text-anchor=\"middle\">{told}</text>"
+             <text class=\"label\" x=\"{label_x:.0}\" y=\"{label_y:.0}\" text-anchor=\"middle\">{label}</text>"
         );
     }
 }

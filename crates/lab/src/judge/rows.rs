@@ -145,9 +145,9 @@ impl Row {
         }
         for (kind, count) in kinds {
             let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let told = format!("{kind} {times} in slices.");
+            let text = format!("{kind} {times} in slices.");
             self.warnings
-                .push(Warning::new(WarningKind::Failed(format!("{kind} in slices")), told));
+                .push(Warning::new(WarningKind::Failed(format!("{kind} in slices")), text));
         }
     }
 }
@@ -250,8 +250,8 @@ pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed
             warnings.extend(soundness::marks(&measured, &medians.requests_per_second_samples));
             if let Some((what, reason)) = first {
                 let (count, all) = (missing.len(), outcomes.len());
-                let told = format!("{count} of {all} repeats {what}: {reason}");
-                warnings.push(Warning::new(WarningKind::Missing, told));
+                let text = format!("{count} of {all} repeats {what}: {reason}");
+                warnings.push(Warning::new(WarningKind::Missing, text));
             }
             Figures::Measured(Box::new(medians))
         }
@@ -273,8 +273,8 @@ fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<Warning>) -> bool 
     let whole = all > 0 && 2 * sound <= all;
     for (kind, (count, reason)) in reasons {
         let fate = if whole { "invalid" } else { "invalid and left out" };
-        let told = format!("{count} of {all} repeats {fate}: {reason}");
-        warnings.push(Warning::new(WarningKind::Invalid(kind.to_owned()), told));
+        let text = format!("{count} of {all} repeats {fate}: {reason}");
+        warnings.push(Warning::new(WarningKind::Invalid(kind.to_owned()), text));
     }
     if !whole {
         measured.retain(|repeat| repeat.invalid.is_empty());

@@ -29,7 +29,7 @@
 //!
 //! Successive differences may depend on each other, since a connection can outlast a block. Then
 //! the logarithm of the capital is divided by `(1 + r) / (1 - r)`, with `r` the correlation of
-//! neighbours, and an allowance for its error. This part is no theorem. `tests/sequential.rs`
+//! neighbours, and an allowance for its error. This part is no theorem. `tests/all/sequential.rs`
 //! counts false winners: with skewed noise, with spikes, with dependent blocks, and with recorded
 //! noise.
 //!

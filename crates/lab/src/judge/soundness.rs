@@ -14,22 +14,22 @@ pub(crate) fn marks(repeats: &[&Measured], rates: &[f64]) -> Vec<Warning> {
     let mut marks = Vec::new();
     if let Some(variation) = statistics::variation(rates).filter(|variation| *variation > NOISE) {
         let percent = 100.0 * variation;
-        let told = format!("Noisy: requests/s vary by {percent:.1} % from repeat to repeat.");
-        marks.push(Warning::new(WarningKind::Noisy, told));
+        let text = format!("Noisy: requests/s vary by {percent:.1} % from repeat to repeat.");
+        marks.push(Warning::new(WarningKind::Noisy, text));
     }
     let odd = outliers(rates);
     if !odd.is_empty() {
         let rates: Vec<String> =
             odd.iter().map(|&place| crate::format::grouped(rates[place])).collect();
         let (plural, are) = if odd.len() == 1 { ("an outlier", "is") } else { ("outliers", "are") };
-        let told = format!(
+        let text = format!(
             "{} requests/s {are} {plural} among {} repeats, and counted.",
             listed(&rates),
             repeats.len()
         );
-        marks.push(Warning::new(WarningKind::Outliers, told));
+        marks.push(Warning::new(WarningKind::Outliers, text));
     }
-    marks.extend(unsteady(repeats).map(|told| Warning::new(WarningKind::Unsteady, told)));
+    marks.extend(unsteady(repeats).map(|text| Warning::new(WarningKind::Unsteady, text)));
     marks
 }
 

@@ -12,13 +12,14 @@ use super::no_server::NoServer;
 use super::server::Server;
 use super::server::ours::Process;
 use super::upstream::Upstream;
+use crate::failure::Failure;
 
 /// The lab's own server behind the relays. Dropping this value ends it.
 pub(super) struct OwnUpstream(Process);
 
 impl OwnUpstream {
     /// Starts the server, if the experiment needs one.
-    pub(super) fn start(experiment: &Experiment) -> Result<Option<Self>, String> {
+    pub(super) fn start(experiment: &Experiment) -> Result<Option<Self>, Failure> {
         if experiment.upstream != Some(Upstream::Own) {
             return Ok(None);
         }
@@ -32,9 +33,7 @@ impl OwnUpstream {
         }
         match Process::launch(command) {
             Ok(server) => Ok(Some(Self(server))),
-            Err(NoServer::Unavailable(reason) | NoServer::Failed(reason)) => {
-                Err(format!("the server behind the relay: {reason}"))
-            }
+            Err(none) => Err(none.failure().at("the server behind the relay")),
         }
     }
 
@@ -57,7 +56,8 @@ pub(super) fn addresses(
     let resolved = |name: &String| {
         let first = name.to_socket_addrs().map(|mut addresses| addresses.next());
         first.ok().flatten().ok_or_else(|| {
-            NoServer::Failed(format!("the upstream {name} has no address: give HOST:PORT"))
+            let problem = format!("the upstream {name} has no address");
+            NoServer::Failed(Failure::misuse(problem).remedy("give HOST:PORT"))
         })
     };
     names.iter().map(resolved).collect()

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use crate::failure::{Blame, Failure, Party};
+
 /// A certificate of P-256 that signs itself, and its key, in files that servers read.
 #[derive(Clone, Debug)]
 pub struct Certificate {
@@ -33,28 +35,28 @@ impl Certificate {
     ///
     /// The reason and the remedy, in one line: this build has no TLS, or the files cannot be
     /// written.
-    pub fn new() -> Result<Self, String> {
+    pub fn new() -> Result<Self, Failure> {
         let folder = tempfile::Builder::new().prefix("duality-tls-").tempdir();
-        let folder = folder.map_err(|error| format!("the certificate: {error}"))?;
+        let folder = folder.blame_at(Party::Machine, "the certificate")?;
         write(folder.path())?;
         Ok(Self { folder: Arc::new(folder) })
     }
 }
 
 #[cfg(feature = "rustls")]
-fn write(folder: &Path) -> Result<(), String> {
+fn write(folder: &Path) -> Result<(), Failure> {
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names)
-        .map_err(|error| format!("the certificate: {error}"))?;
+    let made =
+        rcgen::generate_simple_self_signed(names).blame_at(Party::Machine, "the certificate")?;
     let key = made.signing_key.serialize_pem();
     for (name, text) in [("cert.pem", made.cert.pem()), ("key.pem", key)] {
-        std::fs::write(folder.join(name), text)
-            .map_err(|error| format!("the certificate: {error}"))?;
+        std::fs::write(folder.join(name), text).blame_at(Party::Machine, "the certificate")?;
     }
     Ok(())
 }
 
 #[cfg(not(feature = "rustls"))]
-fn write(_: &Path) -> Result<(), String> {
-    Err("this program was built without TLS: build it with `--features rustls`".to_owned())
+fn write(_: &Path) -> Result<(), Failure> {
+    let problem = "this program was built without TLS";
+    Err(Failure::misuse(problem).remedy("build it with `--features rustls`"))
 }

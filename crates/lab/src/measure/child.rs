@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::failure::{Blame, Failure, Party};
+
 /// The time between two checks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -31,10 +33,10 @@ impl Running {
     /// # Errors
     ///
     /// One line.
-    pub fn start(command: &mut Command) -> Result<Self, String> {
+    pub fn start(command: &mut Command) -> Result<Self, Failure> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = command.get_program().to_string_lossy().into_owned();
-        command.spawn().map(Self).map_err(|error| format!("{program}: {error}"))
+        command.spawn().map(Self).blame_at(Party::Machine, program)
     }
 
     /// The address at which the process listens, as soon as the process prints it.
@@ -42,7 +44,7 @@ impl Running {
     /// # Errors
     ///
     /// The error holds the output that came instead.
-    pub fn address(&mut self) -> Result<String, String> {
+    pub fn address(&mut self) -> Result<String, Failure> {
         let mut line = String::new();
         let output = self.0.stdout.take().map(BufReader::new);
         let heard = output.map_or(Ok(0), |mut output| output.read_line(&mut line));
@@ -50,7 +52,7 @@ impl Running {
             Some(address) => Ok(address.to_owned()),
             None => {
                 let _ = self.0.wait();
-                Err(reason(&self.complaints()))
+                Err(self.reason())
             }
         }
     }
@@ -66,35 +68,38 @@ impl Running {
     /// # Errors
     ///
     /// The process did not end in time, or failed.
-    pub fn end(mut self, patience: Patience<'_>) -> Result<String, String> {
+    pub fn end(mut self, patience: Patience<'_>) -> Result<String, Failure> {
         let deadline = Instant::now() + patience.limit;
         let status = loop {
             match self.0.try_wait() {
                 Ok(Some(status)) => break status,
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(Failure::new(Party::Machine, error)),
                 Ok(None) if patience.interrupted.load(Ordering::Relaxed) => {
-                    return Err("interrupted".to_owned());
+                    return Err(Failure::new(Party::Interruption, "interrupted"));
                 }
                 Ok(None) if Instant::now() > deadline => {
-                    return Err(format!("not done after {:.0} s", patience.limit.as_secs_f64()));
+                    let seconds = patience.limit.as_secs_f64();
+                    let problem = format!("not done after {seconds:.0} s");
+                    return Err(Failure::new(Party::Subject, problem));
                 }
                 Ok(None) => std::thread::sleep(LOOK),
             }
         };
         if !status.success() {
-            return Err(reason(&self.complaints()));
+            return Err(self.reason());
         }
-        let mut said = String::new();
-        let read =
-            self.0.stdout.take().map_or(Ok(0), |mut output| output.read_to_string(&mut said));
-        read.map(|_| said).map_err(|error| error.to_string())
+        let mut output = String::new();
+        let read = self.0.stdout.take().map_or(Ok(0), |mut from| from.read_to_string(&mut output));
+        read.map(|_| output).blame(Party::Subject)
     }
 
-    fn complaints(&mut self) -> String {
-        let mut said = String::new();
+    /// The last line that the process printed on standard error, without the name of the process.
+    fn reason(&mut self) -> Failure {
+        let mut errors = String::new();
         // Output that cannot be read counts as none.
-        let _ = self.0.stderr.take().map(|mut errors| errors.read_to_string(&mut said));
-        said
+        let _ = self.0.stderr.take().map(|mut from| from.read_to_string(&mut errors));
+        let last = errors.lines().last().unwrap_or("it ended without a word");
+        Failure::new(Party::Subject, last.strip_prefix("duality: ").unwrap_or(last))
     }
 }
 
@@ -111,15 +116,9 @@ impl Drop for Running {
 /// # Errors
 ///
 /// One line.
-pub fn report(command: &mut Command, patience: Patience<'_>) -> Result<Value, String> {
-    let said = Running::start(command)?.end(patience)?;
-    serde_json::from_str(&said).map_err(|error| format!("no report: {error}"))
-}
-
-/// The last line that a process printed, without the name of the process.
-fn reason(said: &str) -> String {
-    let last = said.lines().last().unwrap_or("it ended without a word");
-    last.strip_prefix("duality: ").unwrap_or(last).to_owned()
+pub fn report(command: &mut Command, patience: Patience<'_>) -> Result<Value, Failure> {
+    let output = Running::start(command)?.end(patience)?;
+    serde_json::from_str(&output).blame_at(Party::Subject, "no report")
 }
 
 #[cfg(test)]
@@ -138,25 +137,25 @@ mod tests {
     fn what_a_command_says_is_its_report_or_its_reason() {
         let interrupted = AtomicBool::new(false);
         let patience = Patience { limit: PATIENCE, interrupted: &interrupted };
-        let said = report(&mut shell("echo '{\"a\": 1}'"), patience).unwrap();
-        assert_eq!(said["a"], 1);
+        let figures = report(&mut shell("echo '{\"a\": 1}'"), patience).unwrap();
+        assert_eq!(figures["a"], 1);
         let refused = report(&mut shell("echo one >&2; echo 'duality: no' >&2; exit 2"), patience);
-        assert_eq!(refused, Err("no".to_owned()));
+        assert_eq!(refused, Err(Failure::new(Party::Subject, "no")));
         let silent = report(&mut shell("exit 1"), patience);
-        assert_eq!(silent, Err("it ended without a word".to_owned()));
+        assert_eq!(silent, Err(Failure::new(Party::Subject, "it ended without a word")));
     }
 
     #[test]
     fn a_process_that_does_not_end_is_ended() {
         let (calm, interrupted) = (AtomicBool::new(false), AtomicBool::new(true));
         let short = Patience { limit: Duration::from_millis(1), interrupted: &calm };
-        let told = report(&mut shell("exec sleep 1000"), short).unwrap_err();
-        assert!(told.starts_with("not done after"), "{told}");
-        let told = report(
+        let late = report(&mut shell("exec sleep 1000"), short).unwrap_err().to_string();
+        assert!(late.starts_with("not done after"), "{late}");
+        let stopped = report(
             &mut shell("exec sleep 1000"),
             Patience { limit: PATIENCE, interrupted: &interrupted },
         );
-        assert_eq!(told, Err("interrupted".to_owned()));
+        assert_eq!(stopped, Err(Failure::new(Party::Interruption, "interrupted")));
     }
 
     #[test]
@@ -164,7 +163,7 @@ mod tests {
         let script =
             "trap 'exit 0' TERM; echo listening on 127.0.0.1:80; while :; do sleep 0.01; done";
         let mut server = Running::start(&mut shell(script)).unwrap();
-        assert_eq!(server.address().as_deref(), Ok("127.0.0.1:80"));
+        assert_eq!(server.address().unwrap(), "127.0.0.1:80");
         server.terminate();
         let calm = AtomicBool::new(false);
         assert!(server.end(Patience { limit: PATIENCE, interrupted: &calm }).is_ok());

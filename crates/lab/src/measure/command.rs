@@ -10,6 +10,7 @@ use duality_load::{Observer, Report, Warning, WarningKind};
 
 use super::meter::Meter;
 use super::window::Window;
+use crate::failure::Failure;
 use crate::measure::experiment::Experiment;
 use crate::measure::load_command::{self, Run};
 use crate::measure::server::Server;
@@ -38,8 +39,8 @@ impl Load<'_> {
         let warm_up = self.run(key, server);
         let address = server.address();
         let mut window = Window::of(server, meter);
-        if let Err(problem) = warm_up {
-            return Outcome::Failed { reason: window.with_last_words(problem) };
+        if let Err(failure) = warm_up {
+            return Outcome::Failed { reason: window.with_last_words(failure.to_string()) };
         }
         window.window_opened();
         let ran = self.run_at(key, address);
@@ -48,7 +49,7 @@ impl Load<'_> {
             Ok(run) => {
                 window.outcome(Ok(self.report(key, &run)), None, self.experiment, &key.subject)
             }
-            Err(problem) => Outcome::Failed { reason: window.with_last_words(problem) },
+            Err(failure) => Outcome::Failed { reason: window.with_last_words(failure.to_string()) },
         }
     }
 
@@ -73,11 +74,11 @@ impl Load<'_> {
         })
     }
 
-    fn run(self, key: &CellKey, server: &dyn Server) -> Result<Run, String> {
+    fn run(self, key: &CellKey, server: &dyn Server) -> Result<Run, Failure> {
         self.run_at(key, server.address())
     }
 
-    fn run_at(self, key: &CellKey, address: std::net::SocketAddr) -> Result<Run, String> {
+    fn run_at(self, key: &CellKey, address: std::net::SocketAddr) -> Result<Run, Failure> {
         let cpus = &self.experiment.design.client_cpus;
         load_command::run(self.words, address, key.concurrency, cpus, self.interrupted)
     }
@@ -89,8 +90,8 @@ impl Load<'_> {
         let rate = figures.requests as f64 / seconds;
         let client_cpu_share = run.cpu.as_secs_f64() / seconds;
         let failed = (figures.errors > 0).then(|| {
-            let told = format!("The load command reported {} failed requests.", figures.errors);
-            Warning::new(WarningKind::Failed(FAILED.to_owned()), told)
+            let text = format!("The load command reported {} failed requests.", figures.errors);
+            Warning::new(WarningKind::Failed(FAILED.to_owned()), text)
         });
         Report {
             version: 1,

@@ -191,14 +191,14 @@ impl Display {
 
     /// Shows that a subject has left the race.
     pub(crate) fn out(&mut self, concurrency: usize, subject: &str, out: &Out) {
-        let told = format!(
+        let line = format!(
             "{subject} is out of the race at {concurrency}: worse by {:.0} %, or {:.0} % at least",
             100.0 * out.behind,
             100.0 * out.low
         );
         match &self.live {
-            Some(live) => live.bar.set_message(told),
-            None => drop(writeln!(stderr(), "[{}/{}] {told}", self.ended, self.total)),
+            Some(live) => live.bar.set_message(line),
+            None => drop(writeln!(stderr(), "[{}/{}] {line}", self.ended, self.total)),
         }
     }
 

@@ -7,6 +7,7 @@ use duality_load::{Relay, Report, Slice};
 
 use super::experiment::Experiment;
 use super::window::Window;
+use crate::failure::{Blame, Failure, Party};
 use crate::record::CellKey;
 
 /// The fate of a load's connections after its window.
@@ -33,14 +34,14 @@ pub(crate) trait Driver {
         after: After,
         window: &mut Window<'_>,
         interrupted: &AtomicBool,
-    ) -> Result<Report, String>;
+    ) -> Result<Report, Failure>;
 
     /// Makes a load send requests for `length`.
     ///
     /// # Errors
     ///
     /// Fails if the load generator is gone.
-    fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, String>;
+    fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, Failure>;
 
     /// The number of processors that make a staying load, each in a process of its own.
     fn width(&self, _load: usize) -> usize {
@@ -73,21 +74,20 @@ impl Driver for InProcess<'_> {
         after: After,
         window: &mut Window<'_>,
         interrupted: &AtomicBool,
-    ) -> Result<Report, String> {
-        let told = |error: duality_load::Error| error.to_string();
+    ) -> Result<Report, Failure> {
         let options = self.experiment.load(window.address(), key)?;
         if after == After::End {
-            return duality_load::run(&options, window, interrupted).map_err(told);
+            return Ok(duality_load::run(&options, window, interrupted)?);
         }
         let relay = match &mut self.relay {
             Some(relay) => relay,
-            none => none.insert(Relay::new(&options.cpus).map_err(told)?),
+            none => none.insert(Relay::new(&options.cpus)?),
         };
-        relay.join(&options, window, interrupted).map_err(told)
+        Ok(relay.join(&options, window, interrupted)?)
     }
 
-    fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, String> {
-        let relay = self.relay.as_mut().ok_or("no load has joined")?;
-        relay.slice(load, length).map_err(|error| error.to_string())
+    fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, Failure> {
+        let relay = self.relay.as_mut().expect("a load has joined");
+        relay.slice(load, length).blame(Party::Load)
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use duality_load::{Crowd, Options, Pattern, Relay, Stop, Target, TargetError, Trust};
+use duality_load::{Crowd, Options, Pattern, Relay, Stop, Target, Trust};
 use serde::{Deserialize, Serialize};
 
 use super::behaviour::Behaviour;
@@ -13,6 +13,7 @@ use super::certificate::Certificate;
 use super::recording::Replay;
 use super::store::Store;
 use super::upstream::Upstream;
+use crate::failure::Failure;
 use crate::record::{CellKey, Constraints, Design, Origin, Role, UnitCosts, World};
 
 /// An experiment that can be run. The agents on hosts get the parts that servers and loads are made
@@ -159,7 +160,7 @@ impl Experiment {
     /// # Errors
     ///
     /// Fails if there is no client for the service.
-    pub(crate) fn load(&self, address: SocketAddr, cell: &CellKey) -> Result<Options, String> {
+    pub(crate) fn load(&self, address: SocketAddr, cell: &CellKey) -> Result<Options, Failure> {
         let design = &self.design;
         let load = Options {
             pattern: self.behaviour.pattern,
@@ -198,7 +199,7 @@ impl Experiment {
         cell: &CellKey,
         part: usize,
         parts: usize,
-    ) -> Result<Options, String> {
+    ) -> Result<Options, Failure> {
         let whole = self.load(address, cell)?;
         let own = |count: usize| count / parts + usize::from(part < count % parts);
         let Crowd { idle, slow_readers, slow_senders, rest } = whole.crowd;
@@ -230,13 +231,13 @@ impl Experiment {
 
     /// The load of any server at this many connections: the part of the load that is known before a
     /// server exists.
-    fn load_of(&self, concurrency: usize) -> Result<Options, String> {
+    fn load_of(&self, concurrency: usize) -> Result<Options, Failure> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         self.load(nowhere, &CellKey { repeat: 0, subject: String::new(), concurrency })
     }
 
     /// The requests to the service at `address`.
-    pub(crate) fn target(&self, address: SocketAddr) -> Result<Target, String> {
+    pub(crate) fn target(&self, address: SocketAddr) -> Result<Target, Failure> {
         if let Some((request, reply)) = self.exchange.clone() {
             return Ok(Target::exchange(address, request, reply));
         }
@@ -249,7 +250,7 @@ impl Experiment {
             (false, false) => service.to_owned(),
         };
         let target = format!("{scheme}://{address}{path}");
-        target.parse().map_err(|error: TargetError| error.to_string())
+        Ok(target.parse::<Target>()?)
     }
 
     /// The reason why this many connections cannot be open at once here, if there is one.
@@ -270,7 +271,7 @@ impl Experiment {
         }
         match self.load_of(connections) {
             Ok(load) => load.check().err().map(|error| error.to_string()),
-            Err(problem) => Some(problem),
+            Err(failure) => Some(failure.to_string()),
         }
     }
 }

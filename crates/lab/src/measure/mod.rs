@@ -316,7 +316,7 @@ fn try_measure(
 fn not_started(none: NoServer) -> Outcome {
     match none {
         NoServer::Unavailable(reason) => Outcome::Unavailable { reason },
-        NoServer::Failed(reason) => Outcome::Failed { reason },
+        NoServer::Failed(failure) => Outcome::Failed { reason: failure.to_string() },
     }
 }
 

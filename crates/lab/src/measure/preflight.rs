@@ -10,6 +10,7 @@ use super::experiment::Experiment;
 use super::no_server::NoServer;
 use super::server::Server;
 use super::stage::Stage;
+use crate::failure::{Failure, Party};
 use crate::record::CellKey;
 
 /// How long the one reply may take. A slower server is measured all the same.
@@ -25,25 +26,23 @@ pub fn preflight(
     experiment: &Experiment,
     interrupted: &AtomicBool,
     stage: &Stage,
-) -> Result<Vec<String>, String> {
-    let mut told = Vec::new();
+) -> Result<Vec<String>, Failure> {
+    let mut warnings = Vec::new();
     for key in subjects(experiment) {
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
         match try_once(experiment, &key, interrupted, stage) {
-            Ok(Some(problem)) => told.push(format!("{}: {problem}", key.subject)),
+            Ok(Some(problem)) => warnings.push(format!("{}: {problem}", key.subject)),
             // A subject that is not available here has cells that say so.
             Ok(None) | Err(NoServer::Unavailable(_)) => {}
-            Err(NoServer::Failed(reason)) => {
-                return Err(format!(
-                    "{}: {reason}: nothing was measured; mend it or leave it out",
-                    key.subject
-                ));
+            Err(NoServer::Failed(failure)) => {
+                let remedy = "nothing was measured; mend it or leave it out";
+                return Err(failure.at(&key.subject).remedy(remedy));
             }
         }
     }
-    Ok(told)
+    Ok(warnings)
 }
 
 /// A cell of each subject, those first that are not ours. The control is its original.
@@ -81,7 +80,7 @@ fn try_once(
         return Ok(None);
     }
     let one = CellKey { concurrency: 1, ..key.clone() };
-    let load = experiment.load(server.address(), &one).map_err(NoServer::Failed)?;
+    let load = experiment.load(server.address(), &one)?;
     let load = Options {
         pattern: Pattern::Closed,
         connections: 1,
@@ -97,7 +96,7 @@ fn try_once(
         Err(error) => error.to_string(),
     };
     match died(&mut *server) {
-        Some(words) => Err(NoServer::Failed(words)),
+        Some(words) => Err(NoServer::Failed(Failure::new(Party::Subject, words))),
         None => Ok(Some(format!("asked once, it gave no right reply: {problem}"))),
     }
 }
@@ -135,7 +134,7 @@ mod tests {
         }
     }
 
-    fn tried(peers: Vec<Peer>) -> Result<Vec<String>, String> {
+    fn tried(peers: Vec<Peer>) -> Result<Vec<String>, Failure> {
         let mut experiment = experiment();
         experiment.design.architectures.clear();
         experiment.design.peers = peers;
@@ -147,22 +146,22 @@ mod tests {
     fn a_program_that_dies_is_named_with_its_last_line() {
         let dies =
             peer("mine", &["sh", "-c", "echo first >&2; echo no such table >&2; exit 3"], 20.0);
-        let told = tried(vec![dies]).unwrap_err();
-        assert!(told.starts_with("mine: ") && told.contains("no such table"), "{told}");
-        assert!(told.contains("nothing was measured") && !told.contains('\n'), "{told}");
+        let message = tried(vec![dies]).unwrap_err().to_string();
+        assert!(message.starts_with("mine: ") && message.contains("no such table"), "{message}");
+        assert!(message.contains("nothing was measured") && !message.contains('\n'), "{message}");
     }
 
     #[test]
     fn one_that_never_listens_is_named_after_its_time() {
-        let told = tried(vec![peer("mine", &["sleep", "60"], 0.05)]).unwrap_err();
-        assert!(told.contains("it does not listen after 0.05 s"), "{told}");
+        let message = tried(vec![peer("mine", &["sleep", "60"], 0.05)]).unwrap_err().to_string();
+        assert!(message.contains("it does not listen after 0.05 s"), "{message}");
     }
 
     #[test]
     fn one_that_answers_wrongly_is_told_of_and_measured() {
         let wrong = peer("mine", &["perl", "-e", SERVER, "{host}:{port}"], 20.0);
-        let told = tried(vec![wrong]).unwrap();
-        assert!(told.len() == 1 && told[0].starts_with("mine: asked once"), "{told:?}");
+        let warnings = tried(vec![wrong]).unwrap();
+        assert!(warnings.len() == 1 && warnings[0].starts_with("mine: asked once"), "{warnings:?}");
     }
 
     #[test]

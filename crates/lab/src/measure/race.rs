@@ -192,9 +192,9 @@ mod tests {
         let open = lane(10, 4.0, false, 1);
         let whole = seconds(&experiment, &part(&open), std::slice::from_ref(&open));
         let half = Lane { goes_on: vec!["epoll".into()], ..open.clone() };
-        let told = Lane { is_told: true, ..open.clone() };
+        let decided = Lane { is_told: true, ..open.clone() };
         let of_half = seconds(&experiment, &part(&open), &[half]);
         assert!((2.0 * of_half - whole).abs() < 1e-9, "{of_half} of {whole}");
-        assert!(seconds(&experiment, &part(&open), &[told]) < whole);
+        assert!(seconds(&experiment, &part(&open), &[decided]) < whole);
     }
 }

@@ -110,8 +110,8 @@ pub(crate) fn ended_by(code: Option<i32>, signal: Option<i32>) -> String {
 
 /// What a program said last, in one line: the last line of its output, and its first panic. Blank
 /// lines do not count, and neither do backtraces.
-pub(crate) fn last_words(said: &str) -> Option<String> {
-    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+pub(crate) fn last_words(output: &str) -> Option<String> {
+    let lines = output.lines().map(str::trim).filter(|line| !line.is_empty());
     let lines: Vec<&str> = lines.collect();
     let mut places = lines.iter().map(|line| place_of_panic(line)).enumerate();
     let Some((header, place)) = places.find_map(|(at, place)| Some((at, place?))) else {
@@ -151,18 +151,18 @@ mod tests {
 
     #[test]
     fn the_last_words_are_the_last_line_and_the_first_panic() {
-        let words = |said: &str| last_words(said);
+        let words = |output: &str| last_words(output);
         assert_eq!(words(" \n\n"), None);
         assert_eq!(words("starting\ncannot bind\n\n").unwrap(), "cannot bind");
         let panic = "\nthread 'main' (7) panicked at src/main.rs:4:5:\nno \"database\"\n";
-        let told = "panicked at src/main.rs:4:5: no \"database\"";
+        let expected = "panicked at src/main.rs:4:5: no \"database\"";
         let note =
             "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
-        assert_eq!(words(&[panic, note].concat()).unwrap(), told);
+        assert_eq!(words(&[panic, note].concat()).unwrap(), expected);
         let frames = "stack backtrace:\n   0: std::panicking::begin\n             at ./lib.rs:9\n";
-        assert_eq!(words(&["hello\n", panic, frames, note].concat()).unwrap(), told);
+        assert_eq!(words(&["hello\n", panic, frames, note].concat()).unwrap(), expected);
         let later = [panic, note, &panic.replace("no", "a"), note, "cannot serve\n"].concat();
-        assert_eq!(words(&later).unwrap(), format!("cannot serve ({told})"));
+        assert_eq!(words(&later).unwrap(), format!("cannot serve ({expected})"));
         assert_eq!(
             words("thread 'a' panicked at src/a.rs:1:1:").unwrap(),
             "panicked at src/a.rs:1:1: "

@@ -11,6 +11,7 @@ use super::meter::{BesideLoad, Meter, OfThisMachine};
 use super::no_server::NoServer;
 use super::server::{self, Server};
 use super::store::OpenStore;
+use crate::failure::Failure;
 use crate::record::{CellKey, Machine};
 
 /// The place of an experiment's measurement.
@@ -29,7 +30,7 @@ struct Here {
 }
 
 impl Here {
-    fn set(experiment: &Experiment) -> Result<Self, String> {
+    fn set(experiment: &Experiment) -> Result<Self, Failure> {
         let here =
             Self { upstream: OwnUpstream::start(experiment)?, beside_load: BesideLoad::default() };
         here.upstream.iter().for_each(|upstream| here.beside_load.add(upstream.pid()));
@@ -43,7 +44,7 @@ impl Stage {
     /// # Errors
     ///
     /// The error names the host that could not be reached, with the reason, in one line.
-    pub fn set(experiment: &Experiment) -> Result<Self, String> {
+    pub fn set(experiment: &Experiment) -> Result<Self, Failure> {
         Ok(Self(match &experiment.design.topology {
             None => Place::Here(Here::set(experiment)?),
             Some(topology) => Place::Hosts(Arc::new(Hosts::connect(experiment, topology)?)),

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use crate::failure::{Failure, Party};
 use crate::measure::no_server::NoServer;
 use crate::measure::peers::find;
 use crate::measure::spawn;
@@ -127,7 +128,7 @@ impl Store {
         reach: &Reach,
         client_cpus: &[usize],
     ) -> Result<(OpenStore, u16), NoServer> {
-        let failed = |error: io::Error| NoServer::Failed(format!("cannot make a store: {error}"));
+        let failed = |error: io::Error| Failure::new(Party::Store, error).at("cannot make a store");
         match self {
             Self::At(url) => Ok((OpenStore::at(url.clone()), 0)),
             Self::Sqlite => {
@@ -256,7 +257,7 @@ fn start_redis(
     cpus: &[usize],
     reach: &Reach,
 ) -> Result<(Redis, SocketAddr), NoServer> {
-    let failed = |error: io::Error| NoServer::Failed(format!("redis-server: {error}"));
+    let failed = |error: io::Error| Failure::new(Party::Store, error).at("redis-server");
     if find("redis-server").is_none() {
         return Err(NoServer::Unavailable(NEEDS_REDIS.to_owned()));
     }
@@ -268,7 +269,7 @@ fn start_redis(
         let mut command = redis_command(directory, cpus, address, reach, log).map_err(failed)?;
         let mut redis = match command.spawn() {
             Ok(child) => Redis(child),
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(failed(error).into()),
         };
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline && matches!(redis.0.try_wait(), Ok(None)) {
@@ -277,10 +278,10 @@ fn start_redis(
             }
             thread::sleep(Duration::from_millis(5));
         }
-        let said = fs::read_to_string(path).unwrap_or_default();
-        last = said.lines().next_back().unwrap_or("it said nothing").to_owned();
+        let output = fs::read_to_string(path).unwrap_or_default();
+        last = output.lines().next_back().unwrap_or("it said nothing").to_owned();
     }
-    Err(NoServer::Failed(format!("redis-server does not answer: {last}")))
+    Err(Failure::new(Party::Store, format!("redis-server does not answer: {last}")).into())
 }
 
 fn redis_command(

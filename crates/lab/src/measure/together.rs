@@ -30,6 +30,7 @@ use super::recording::Replay;
 use super::stage::Stage;
 use super::window::Window;
 use super::{Journal, cell_of, not_started, now};
+use crate::failure::{Failure, Party};
 use crate::measure::experiment::Experiment;
 use crate::measure::no_server::NoServer;
 use crate::measure::server::Server;
@@ -291,11 +292,14 @@ impl<'a> Session<'a> {
         let design = &experiment.design;
         let length = Duration::from_secs_f64(design.window_seconds);
         let piece = replay.piece(key.concurrency, length, design.seed, salt);
-        let whole = |problem: String| Lost { subject: String::new(), problem };
+        let whole =
+            |problem: Failure| Lost { subject: String::new(), problem: problem.to_string() };
         let targets =
             order.iter().map(|&index| experiment.target(self.alive[index].server.address()));
-        let targets = targets.collect::<Result<Vec<Target>, String>>().map_err(whole)?;
-        let first = order.first().ok_or_else(|| whole("no server is left".to_owned()))?;
+        let targets = targets.collect::<Result<Vec<Target>, Failure>>().map_err(whole)?;
+        let first = order
+            .first()
+            .ok_or_else(|| whole(Failure::new(Party::Subject, "no server is left")))?;
         let address = self.alive[*first].server.address();
         let options = experiment.load(address, key).map_err(whole)?.replaying(piece);
         let mut edges = Edges {
@@ -313,7 +317,7 @@ impl<'a> Session<'a> {
         if let Some(lost) = lost {
             return Err(lost);
         }
-        let reports = reports.map_err(|error| whole(error.to_string()))?;
+        let reports = reports.map_err(|error| whole(error.into()))?;
         let invalid = reports.iter().find_map(|report| report.invalid.values().next().cloned());
         let total: u64 = reports.iter().map(|report| report.requests).sum();
         let slices = order.iter().zip(&reports).zip(&used).map(|((&index, report), used)| {
@@ -488,15 +492,18 @@ mod tests {
         let shares = |all: &[(&str, f64)]| {
             all.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect::<Vec<_>>()
         };
-        let told = |all: &[(&str, f64)]| -> Vec<String> {
+        let groups_of = |all: &[(&str, f64)]| -> Vec<String> {
             groups(shares(all), 0.5, 4).iter().map(|group| group.concat()).collect()
         };
-        assert_eq!(told(&[("b", 0.1), ("a", 0.05), ("c", 0.2)]), ["abc"]);
-        assert_eq!(told(&[("a", 0.1), ("b", 0.2), ("c", 0.3), ("d", 0.6)]), ["ab", "ac", "ad"]);
-        assert_eq!(told(&[("a", 0.1), ("b", 0.1), ("c", 0.3), ("d", 0.6)]), ["abc", "ad"]);
-        assert_eq!(told(&[("a", 0.9), ("b", 0.9)]), ["ab"]);
+        assert_eq!(groups_of(&[("b", 0.1), ("a", 0.05), ("c", 0.2)]), ["abc"]);
+        assert_eq!(
+            groups_of(&[("a", 0.1), ("b", 0.2), ("c", 0.3), ("d", 0.6)]),
+            ["ab", "ac", "ad"]
+        );
+        assert_eq!(groups_of(&[("a", 0.1), ("b", 0.1), ("c", 0.3), ("d", 0.6)]), ["abc", "ad"]);
+        assert_eq!(groups_of(&[("a", 0.9), ("b", 0.9)]), ["ab"]);
         let many = ["a", "b", "c", "d", "e", "f"].map(|name| (name, 0.01));
-        assert_eq!(told(&many), ["abcd", "aef"], "descriptors are for four");
+        assert_eq!(groups_of(&many), ["abcd", "aef"], "descriptors are for four");
         assert!(groups(Vec::new(), 0.5, 4).is_empty());
     }
 

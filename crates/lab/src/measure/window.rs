@@ -6,6 +6,7 @@ use std::time::Duration;
 use duality_load::{Observer, Report, Warning, WarningKind};
 
 use super::meter::Meter;
+use crate::failure::Failure;
 use crate::measure::experiment::Experiment;
 use crate::measure::observe::counters::{self, Counters};
 use crate::measure::observe::listen_queue;
@@ -74,15 +75,15 @@ impl<'a> Window<'a> {
 
     /// A failure, with the server's last line on standard error, if there is one.
     pub(super) fn with_last_words(self, failure: String) -> String {
-        let said = self.server.last_words(None);
-        let said = said.trim_matches([':', ' ']);
-        if said.is_empty() { failure } else { format!("{failure}; the server said: {said}") }
+        let last = self.server.last_words(None);
+        let last = last.trim_matches([':', ' ']);
+        if last.is_empty() { failure } else { format!("{failure}; the server said: {last}") }
     }
 
     /// The outcome after the end of the load.
     pub(super) fn outcome(
         self,
-        report: Result<Report, String>,
+        report: Result<Report, Failure>,
         round_trip: Option<Duration>,
         experiment: &Experiment,
         subject: &str,
@@ -98,7 +99,7 @@ impl<'a> Window<'a> {
             }
             Ok(report) => report,
             Err(error) => {
-                return Outcome::Failed { reason: self.with_last_words(error) };
+                return Outcome::Failed { reason: self.with_last_words(error.to_string()) };
             }
         };
         let (Some(opened), Some(closed)) = (self.opened, self.closed) else {
@@ -203,9 +204,9 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         // Where there is no processor to set apart, the two sides take turns, and the measurement
         // includes that.
         invalid.remove(Report::STARVED);
-        let told = "Server and load generator shared processors: this machine has too few \
+        let text = "Server and load generator shared processors: this machine has too few \
             processors.";
-        warnings.push(Warning::new(WarningKind::SharedProcessors, told));
+        warnings.push(Warning::new(WarningKind::SharedProcessors, text));
     }
     Measured {
         requests_per_second: report.requests_per_second,

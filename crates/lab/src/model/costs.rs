@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::Mistake;
 use crate::record::{self, UnitCosts, World};
 use serde_json::Value;
 
@@ -81,7 +82,7 @@ impl UnitCosts {
     /// # Errors
     ///
     /// The error, in one line.
-    pub fn read(json: &Value) -> Result<Self, String> {
+    pub fn read(json: &Value) -> Result<Self, Mistake> {
         if json["version"] != 1 {
             return Err(
                 "no unit costs of version 1: write them by `duality model --costs --json`".into()
@@ -134,10 +135,10 @@ impl UnitCosts {
             Operation::LockWait => {
                 of_world("contended")? - of_world("lock")? - 3.0 * of_world("yield-2")?
             }
-            Operation::ConditionWait if is_block => {
-                of_world("condition")? / 2.0 - kernel("kernel-switch")?
-            }
+            Operation::ConditionWait if is_block => self.kernel_condition()?,
             Operation::ConditionWait => of_world("condition")? / 2.0 - of_world("yield-2")?,
+            // A pool's threads are kernel threads in every world.
+            Operation::ThreadWoken => self.kernel_condition()?,
             // Nothing polls, and nothing is registered.
             Operation::Round | Operation::Watched | Operation::Event if is_block => 0.0,
             Operation::Registration if is_block => 0.0,
@@ -174,6 +175,11 @@ impl UnitCosts {
             }
         };
         Ok(price.max(0.0))
+    }
+
+    /// A kernel thread's wait at a condition variable, without the switch.
+    fn kernel_condition(&self) -> Result<f64, Missing> {
+        Ok(self.figure("condition", "block")? / 2.0 - self.figure("kernel-switch", "kernel")?)
     }
 
     /// A switch of the kernel to another process or thread that carries tasks.
@@ -294,6 +300,7 @@ pub(super) mod tests {
         assert_eq!(price(Operation::Interruption, "threads", 50.0), 3_000.0);
         assert_eq!(price(Operation::Interruption, "prefork", 50.0), 3_500.0);
         assert_eq!(price(Operation::Interruption, "iterative", 50.0), 1_000.0);
+        assert_eq!(price(Operation::ThreadWoken, "uthreads", 50.0), 1_000.0);
         assert_eq!(price(Operation::Attempt, "uring", 50.0), 0.0);
     }
 
@@ -334,6 +341,6 @@ pub(super) mod tests {
             "nonsense",
         ]});
         assert_eq!(UnitCosts::read(&json).unwrap(), UnitCosts::from([("lock", "park", 12.5)]));
-        assert!(UnitCosts::read(&json!([])).unwrap_err().contains("--costs --json"));
+        assert!(UnitCosts::read(&json!([])).unwrap_err().to_string().contains("--costs --json"));
     }
 }

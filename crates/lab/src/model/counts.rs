@@ -22,6 +22,8 @@ pub enum Operation {
     LockWait,
     /// A task waits until another task notifies it.
     ConditionWait,
+    /// A kernel thread wakes an idle one of its pool.
+    ThreadWoken,
     /// A poller is asked.
     Round,
     /// A poller polls a watched descriptor.
@@ -54,7 +56,7 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Process,
         Self::Thread,
         Self::Task,
@@ -62,6 +64,7 @@ impl Operation {
         Self::Lock,
         Self::LockWait,
         Self::ConditionWait,
+        Self::ThreadWoken,
         Self::Round,
         Self::Watched,
         Self::Event,
@@ -88,6 +91,7 @@ impl Operation {
             Self::Lock => "locks",
             Self::LockWait => "lock waits",
             Self::ConditionWait => "condition waits",
+            Self::ThreadWoken => "threads woken",
             Self::Round => "rounds",
             Self::Watched => "watched",
             Self::Event => "events",
@@ -132,6 +136,7 @@ impl Counts {
                 Operation::Lock => counted.locks,
                 Operation::LockWait => counted.lock_waits,
                 Operation::ConditionWait => counted.condition_waits,
+                Operation::ThreadWoken => counted.threads_woken,
                 Operation::Round => counted.poller_rounds,
                 Operation::Watched => counted.descriptors_watched,
                 Operation::Event => counted.poller_events,

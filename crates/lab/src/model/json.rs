@@ -114,7 +114,7 @@ struct Prediction<'a> {
 pub fn json(model: &Model) -> Value {
     let factors = fit::factors(&model.workloads);
     let workload = |of| OfWorkload::of(of, factors.as_ref().ok());
-    let told = Told {
+    let document = Told {
         version: VERSION,
         unit_costs_ns: &model.costs,
         workloads: model.workloads.iter().map(workload).collect(),
@@ -122,7 +122,7 @@ pub fn json(model: &Model) -> Value {
         fitted_factors: factors.as_ref().ok().map(|factors| by_name(*factors)),
         predictions: model.checks.iter().map(Prediction::of).collect(),
     };
-    serde_json::to_value(told).expect("it is plain data")
+    serde_json::to_value(document).expect("it is plain data")
 }
 
 fn by_name<T>(figures: impl IntoIterator<Item = T>) -> Terms<T> {

@@ -30,6 +30,7 @@ mod reason;
 mod terms;
 mod variation;
 
+use crate::failure::{Failure, Party};
 use crate::format::duration;
 use crate::record::{Cell, Heading, Outcome};
 use crate::statistics::median;
@@ -152,6 +153,7 @@ pub fn workloads(
     costs: &UnitCosts,
 ) -> Result<Vec<Workload>, Missing> {
     let design = &heading.design;
+    let uncounted = || Failure::new(Party::Load, "it counts nothing");
     let workload = |connections: usize| {
         let (mut subjects, mut missing, mut noise) = (Vec::new(), Vec::new(), Vec::new());
         let mut first_unknown = None;
@@ -161,11 +163,11 @@ pub fn workloads(
                 .filter(|cell| cell.subject == subject && cell.concurrency == connections)
                 .collect();
             let carrier = design.carrier(subject).and_then(Carrier::of);
-            match carrier.ok_or("it counts nothing".to_owned()).and_then(|carrier| {
+            match carrier.ok_or_else(uncounted).and_then(|carrier| {
                 let observed = observe(&own)?;
                 Ok((carrier, observed))
             }) {
-                Err(why) => missing.push((subject.to_owned(), why)),
+                Err(why) => missing.push((subject.to_owned(), why.to_string())),
                 Ok((carrier, (totals, counts))) => {
                     let total = median(&totals).unwrap_or(0.0);
                     noise.extend(coefficient(&totals));
@@ -198,7 +200,7 @@ pub fn workloads(
 
 /// Totals of the repeats of a cell in microseconds, and the medians of their counts. The error is
 /// the reason why they are missing. Invalid repeats are left out, unless all are invalid.
-fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), String> {
+fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), Failure> {
     let is_valid = |cell: &&Cell| matches!(&cell.outcome, Outcome::Measured(measured) if measured.invalid.is_empty());
     let any_valid = cells.iter().any(is_valid);
     let (mut totals, mut counts, mut why) = (Vec::new(), Vec::new(), "it was not measured");
@@ -215,7 +217,7 @@ fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), String> {
         }
     }
     if totals.is_empty() {
-        return Err(why.to_owned());
+        return Err(Failure::new(Party::Load, why));
     }
     let middle = |operation| {
         let all: Vec<f64> = counts.iter().map(|counts: &Counts| counts[operation]).collect();

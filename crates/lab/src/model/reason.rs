@@ -97,7 +97,7 @@ pub fn difference(faster: &Modelled, slower: &Modelled) -> Option<String> {
 
 /// How often a request performs the operations of a term.
 fn counted(subject: &Modelled, term: usize) -> String {
-    let told: Vec<String> = TERMS[term]
+    let operations: Vec<String> = TERMS[term]
         .operations
         .iter()
         .filter(|operation| subject.counts[**operation] >= 0.005)
@@ -105,5 +105,5 @@ fn counted(subject: &Modelled, term: usize) -> String {
             format!("{:.2} {}", subject.counts[operation], Operation::name(operation))
         })
         .collect();
-    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
+    if operations.is_empty() { "none".to_owned() } else { operations.join(", ") }
 }

@@ -45,10 +45,10 @@ pub const TERMS: [Term; 11] = [
     },
     Term {
         name: "conditions",
-        about: "waits until another task tells something",
+        about: "waits until another task or thread tells something",
         letter: 'N',
         colour: "#999933",
-        operations: &[Operation::ConditionWait],
+        operations: &[Operation::ConditionWait, Operation::ThreadWoken],
     },
     Term {
         name: "poller",

@@ -132,8 +132,8 @@ fn who_deviates_is_named_with_the_amount() {
     assert_eq!(deviation.architecture, "threads");
     assert!((deviation.microseconds - 4.0).abs() < 1e-9 && (deviation.share - 0.4).abs() < 1e-9);
     let model = Model { costs: round_costs(), workloads: vec![workload], checks: Vec::new() };
-    let told = text(&sheet(&model), WIDE);
-    assert!(told.contains("threads +4.00 µs (+40 %)"), "{told}");
+    let answer = text(&sheet(&model), WIDE);
+    assert!(answer.contains("threads +4.00 µs (+40 %)"), "{answer}");
 }
 
 #[test]
@@ -155,10 +155,10 @@ fn a_factor_that_is_no_price_is_withheld_with_the_reason() {
     for subject in &mut workload.subjects {
         subject.total += 288.93 * subject.dependent();
     }
-    let told = fit::factors(std::slice::from_ref(&workload)).unwrap_err();
+    let unfit = fit::factors(std::slice::from_ref(&workload)).unwrap_err();
     assert!(
-        matches!(told, fit::Unfit::NoPrice { factor, .. } if (factor - 289.93).abs() < 0.01),
-        "{told:?}"
+        matches!(unfit, fit::Unfit::NoPrice { factor, .. } if (factor - 289.93).abs() < 0.01),
+        "{unfit:?}"
     );
     let model =
         Model { costs: round_costs(), workloads: vec![workload.clone()], checks: Vec::new() };
@@ -208,8 +208,8 @@ fn text_page_and_json_tell_the_same() {
     let model = Model { costs: round_costs(), workloads: vec![workload], checks };
     let (sheet, json) = (sheet(&model), json(&model));
     let (text, page) = (text(&sheet, WIDE), html(&sheet));
-    for told in ["handwritten", "+25.0 %", "kernel switches"] {
-        assert!(text.contains(told) && page.contains(told), "{told}: {text}");
+    for word in ["handwritten", "+25.0 %", "kernel switches"] {
+        assert!(text.contains(word) && page.contains(word), "{word}: {text}");
     }
     assert!(text.contains("50,000"), "{text}");
     assert_eq!(json["workloads"][0]["architectures"][2]["counts_per_request"]["threads"], 1.0);

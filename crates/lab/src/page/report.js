@@ -1,6 +1,6 @@
 // The page's behaviour: copying figures, sorting, raw lines. Without scripts, the whole page can
 // still be read.
-const { service, rows, csv } = JSON.parse(document.getElementById("data").textContent);
+const { service, rows, csv, origin } = JSON.parse(document.getElementById("data").textContent);
 
 // Downloads.
 
@@ -10,9 +10,24 @@ function download(name, address) {
 
 const asCsv = (text) => `data:text/csv;charset=utf-8,${encodeURIComponent(text)}`;
 
-/** A chart as a file of its own, with the colours of the page's style, on the page's background. */
+/** A part of a drawing. */
+const make = (name, attributes, text = "") => {
+  const part = document.createElementNS("http://www.w3.org/2000/svg", name);
+  Object.entries(attributes).forEach(([key, value]) => part.setAttribute(key, value));
+  part.textContent = text;
+  return part;
+};
+
+/** A text in lines of so many letters. Longer words are broken. */
+const folded = (text, letters) => text.match(new RegExp(`\\S.{0,${letters - 1}}(?=\\s|$)|\\S{1,${letters}}`, "gu")) ?? [];
+
+/**
+ * A chart as a file of its own, on the page's background and in its colours: the title and what is
+ * drawn above it, the machine and the command below.
+ */
 function standalone(id) {
   const drawn = document.querySelector(`#${CSS.escape(id)} svg`);
+  const figure = drawn.closest("figure");
   const copy = drawn.cloneNode(true);
   const styles = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "font-weight", "opacity"];
   const parts = [drawn, ...drawn.querySelectorAll("*")];
@@ -21,11 +36,26 @@ function standalone(id) {
     part.setAttribute("style", styles.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";"));
   });
   const { width, height } = drawn.viewBox.baseVal;
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  copy.setAttribute("width", 1.5 * width);
-  copy.setAttribute("height", 1.5 * height);
-  copy.style.background = getComputedStyle(drawn.closest("figure")).backgroundColor;
-  return `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
+  const words = (selector, size, weight) => folded(figure.querySelector(selector).textContent, Math.floor(width / size / 0.62))
+    .map((text) => ({ text, size, weight }));
+  const above = [...words("h3", 15, 600), ...words("figcaption", 11, 400)];
+  const below = origin.flatMap((line) => folded(line, Math.floor(width / 10 / 0.62))).map((text) => ({ text, size: 10, weight: 400 }));
+  const margin = 10;
+  const frame = make("svg", { xmlns: "http://www.w3.org/2000/svg" });
+  let top = margin;
+  const write = ({ text, size, weight }) => {
+    top += 1.35 * size;
+    frame.append(make("text", { x: margin, y: top, fill: getComputedStyle(figure).color, style: `font:${weight} ${size}px system-ui,sans-serif` }, text));
+  };
+  above.forEach(write);
+  Object.entries({ x: margin, y: top + margin, width, height }).forEach(([name, value]) => copy.setAttribute(name, value));
+  frame.append(copy);
+  top += height + margin;
+  below.forEach(write);
+  const [wide, tall] = [width + 2 * margin, top + margin];
+  Object.entries({ viewBox: `0 0 ${wide} ${tall}`, width: 1.5 * wide, height: 1.5 * tall }).forEach(([name, value]) => frame.setAttribute(name, value));
+  frame.style.background = getComputedStyle(figure).backgroundColor;
+  return `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(frame))}`;
 }
 
 async function asPng(id) {

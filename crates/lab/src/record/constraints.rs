@@ -7,6 +7,7 @@ use duality_load::{Latency, Percentile, Slo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::Mistake;
 use crate::format::{bytes, duration};
 use crate::units::{parse_bytes, parse_slo};
 
@@ -86,13 +87,14 @@ fn read_slos<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Slo>, D::
 /// # Errors
 ///
 /// The error names the valid forms.
-pub fn kept_slo(text: &str) -> Result<Slo, String> {
+pub fn kept_slo(text: &str) -> Result<Slo, Mistake> {
     let slo = parse_slo(text)?;
     if percentile(slo.percentile).is_none() {
         return Err(format!(
             "results do not keep {}: give one of p50, p90, p99, p99.9 and max",
             slo.percentile.name()
-        ));
+        )
+        .into());
     }
     Ok(slo)
 }
@@ -121,14 +123,14 @@ fn read_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>,
 /// # Errors
 ///
 /// The error names a valid form.
-pub fn kept_memory(text: &str) -> Result<u64, String> {
+pub fn kept_memory(text: &str) -> Result<u64, Mistake> {
     let bytes = parse_bytes(text)?;
     with_unit(text).map(|()| bytes)
 }
 
-fn with_unit(text: &str) -> Result<(), String> {
+fn with_unit(text: &str) -> Result<(), Mistake> {
     match text.ends_with(char::is_alphabetic) {
         true => Ok(()),
-        false => Err(format!("{text} has no unit: write {text}MB, or {text}B for bytes")),
+        false => Err(format!("{text} has no unit: write {text}MB, or {text}B for bytes").into()),
     }
 }

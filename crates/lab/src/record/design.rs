@@ -283,12 +283,12 @@ impl Clients {
             (self.slow_readers, "slow readers"),
             (self.slow_senders, "slow senders"),
         ];
-        let told: Vec<String> = kinds
+        let parts: Vec<String> = kinds
             .into_iter()
             .filter(|(count, _)| *count > 0)
             .map(|(count, kind)| format!("{count} {kind}"))
             .collect();
-        (!told.is_empty()).then(|| listed(&told))
+        (!parts.is_empty()).then(|| listed(&parts))
     }
 }
 

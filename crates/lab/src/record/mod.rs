@@ -115,7 +115,7 @@ impl Records {
 /// A line of a results file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub enum Line {
+pub enum Record {
     /// The design and the machine: the first line.
     Experiment(Box<Heading>),
     /// One measurement, or the reason why it is missing.
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_was_written_before_can_be_read() {
-        let Ok(Line::Experiment(heading)) = serde_json::from_str(OLD) else { panic!() };
+        let Ok(Record::Experiment(heading)) = serde_json::from_str(OLD) else { panic!() };
         assert_eq!((heading.plan, heading.design.store), (None, None));
         assert_eq!(heading.design.clients, Clients::default());
     }

@@ -54,6 +54,8 @@ operations! {
     lock_waits,
     /// Waits for a notification or a channel.
     condition_waits,
+    /// Idle threads of a pool or stage that were woken for work.
+    threads_woken,
     /// Kernel threads that began.
     threads_created,
     /// Child processes that began.

@@ -6,8 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::slice;
 
+use crate::failure::Failure;
 use crate::record::CellKey;
-use crate::record::{Block, Cell, Design, Heading, Line, Outcome, Records, Session, VERSION};
+use crate::record::{Block, Cell, Design, Heading, Outcome, Record, Records, Session, VERSION};
 
 /// The reason why a results file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,15 @@ pub enum Error {
     Different(PathBuf),
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::File { path, source } => Self::of_system(source, path.display()),
+            mistake => Self::misuse(mistake),
+        }
+    }
+}
+
 /// The name of a results file in the directory of its experiment.
 const NAME: &str = "results.jsonl";
 
@@ -66,7 +76,7 @@ impl Results {
             _ => Error::File { path: path.clone(), source },
         })?;
         let mut results = Self { file, path };
-        results.write(&Line::Experiment(Box::new(heading.clone())))?;
+        results.write(&Record::Experiment(Box::new(heading.clone())))?;
         Ok(results)
     }
 
@@ -114,7 +124,7 @@ impl Results {
     ///
     /// [`Error::File`].
     pub fn append(&mut self, cell: &Cell) -> Result<(), Error> {
-        self.write(&Line::Cell(cell.clone()))
+        self.write(&Record::Cell(cell.clone()))
     }
 
     /// Adds a block.
@@ -123,7 +133,7 @@ impl Results {
     ///
     /// [`Error::File`].
     pub fn append_block(&mut self, block: &Block) -> Result<(), Error> {
-        self.write(&Line::Block(block.clone()))
+        self.write(&Record::Block(block.clone()))
     }
 
     /// Adds the end of a session.
@@ -132,10 +142,10 @@ impl Results {
     ///
     /// [`Error::File`].
     pub fn append_session(&mut self, session: &Session) -> Result<(), Error> {
-        self.write(&Line::Session(session.clone()))
+        self.write(&Record::Session(session.clone()))
     }
 
-    fn write(&mut self, line: &Line) -> Result<(), Error> {
+    fn write(&mut self, line: &Record) -> Result<(), Error> {
         let mut text = serde_json::to_string(line).expect("a line is plain data");
         text.push('\n');
         let written = self.file.write_all(text.as_bytes());
@@ -212,19 +222,21 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<(Heading, Records), Error
     let problem = |line, problem: String| Error::Line { path: path.to_owned(), line, problem };
     for (index, line) in text.lines().enumerate() {
         match serde_json::from_str(line) {
-            Ok(Line::Experiment(first)) if index == 0 && (1..=VERSION).contains(&first.version) => {
+            Ok(Record::Experiment(first))
+                if index == 0 && (1..=VERSION).contains(&first.version) =>
+            {
                 let mut first = *first;
                 first.design.add_older_carriers();
                 heading = Some(first);
             }
-            Ok(Line::Experiment(first)) if index == 0 => {
+            Ok(Record::Experiment(first)) if index == 0 => {
                 let message =
                     format!("format version {} is not {VERSION}, this program's", first.version);
                 return Err(problem(1, message));
             }
-            Ok(Line::Cell(cell)) if heading.is_some() => records.cells.push(cell),
-            Ok(Line::Block(block)) if heading.is_some() => records.blocks.push(block),
-            Ok(Line::Session(session)) if heading.is_some() => records.close(&session),
+            Ok(Record::Cell(cell)) if heading.is_some() => records.cells.push(cell),
+            Ok(Record::Block(block)) if heading.is_some() => records.blocks.push(block),
+            Ok(Record::Session(session)) if heading.is_some() => records.close(&session),
             Ok(_) => {
                 return Err(problem(
                     index + 1,

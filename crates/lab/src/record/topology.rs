@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Peer;
+use crate::Mistake;
 
 /// This machine, as a host, which needs no launcher.
 pub const HERE: &str = "here";
@@ -74,9 +75,9 @@ impl Placement {
 }
 
 impl FromStr for Placement {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         let remedy = "write ROLE=HOST or ROLE=HOST@ADDRESS, such as server=web1@10.0.0.1";
         let (role, place) =
             text.split_once('=').ok_or_else(|| format!("`{text}` has no role: {remedy}"))?;
@@ -98,16 +99,16 @@ impl FromStr for Placement {
         };
         let mut names = [Some(host), address].into_iter().flatten();
         if let Some(wrong) = names.find(|name| !is_plain(name)) {
-            return Err(format!("`{wrong}` is no name of a host: {remedy}"));
+            return Err(format!("`{wrong}` is no name of a host: {remedy}").into());
         }
         Ok(Self { role, host: host.to_owned(), address: address.map(str::to_owned) })
     }
 }
 
 impl TryFrom<String> for Placement {
-    type Error = String;
+    type Error = Mistake;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, Mistake> {
         text.parse()
     }
 }
@@ -213,7 +214,7 @@ mod tests {
             assert_eq!((placement.host.as_str(), placement.reached_at()), (host, reached_at));
             assert_eq!(placement.to_string(), text);
         }
-        for (text, told) in [
+        for (text, message) in [
             ("web1", "has no role"),
             ("client=web1", "choose from server, balancer, store, load"),
             ("server=", "is no name of a host"),
@@ -221,14 +222,14 @@ mod tests {
             ("server=a;b", "is no name of a host"),
             ("server=a@", "is no name of a host"),
         ] {
-            let problem = text.parse::<Placement>().unwrap_err();
-            assert!(problem.contains(told), "{text}: {problem}");
+            let problem = text.parse::<Placement>().unwrap_err().to_string();
+            assert!(problem.contains(message), "{text}: {problem}");
         }
     }
 
     #[test]
     fn roles_that_are_missing_or_too_many_are_told() {
-        for (hosts, told) in [
+        for (hosts, message) in [
             (&["server=a"][..], "no host has the role load"),
             (&["load=a"], "no host has the role server"),
             (&["server=a", "server=b", "load=c"], "need a balancer"),
@@ -236,7 +237,7 @@ mod tests {
             (&["server=a@10.0.0.1", "load=a@10.0.0.2"], "a has two addresses"),
         ] {
             let problem = topology(hosts).problem().unwrap_or_default();
-            assert!(problem.contains(told), "{hosts:?}: {problem}");
+            assert!(problem.contains(message), "{hosts:?}: {problem}");
         }
         let right = topology(&["server=a", "server=b", "balancer=a", "load=c", "load=here"]);
         assert_eq!(right.problem(), None);

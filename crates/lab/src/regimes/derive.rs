@@ -20,7 +20,7 @@ const WINDOW: usize = 9;
 
 /// One request: its row in the file, in the paper's terms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Request {
+pub struct RecordedRequest {
     /// T, in seconds.
     pub time: f64,
     /// #B.
@@ -29,7 +29,7 @@ pub struct Request {
     pub clients_twice: u64,
 }
 
-impl Request {
+impl RecordedRequest {
     /// Reads a row `t1_ns,t2_ns,blocks1,blocks2,clients1,clients2`. `None` for any other line.
     #[must_use]
     pub fn read(row: &str) -> Option<Self> {
@@ -75,7 +75,7 @@ impl Plot {
 
     /// The coordinates of the request in the plot.
     #[must_use]
-    pub fn place(self, request: &Request) -> Option<(f64, f64)> {
+    pub fn place(self, request: &RecordedRequest) -> Option<(f64, f64)> {
         match self {
             Self::TimeBlocks => Some((request.blocks as f64, request.time)),
             Self::TimeClients => Some((request.clients(), request.time)),
@@ -212,12 +212,12 @@ mod tests {
 
     #[test]
     fn a_row_becomes_the_quantities_of_the_paper() {
-        let request = Request::read("1000000000,1500000000,10,15,3,4\n").unwrap();
+        let request = RecordedRequest::read("1000000000,1500000000,10,15,3,4\n").unwrap();
         assert_eq!(request.time, 0.5);
         assert_eq!((request.blocks, request.clients()), (5, 3.5));
         assert_eq!(request.rate(), Some(10.0));
         for wrong in ["", "1,2,3,4,5", "a,2,3,4,5,6", "2,1,3,4,5,6", "1,2,4,3,5,6"] {
-            assert_eq!(Request::read(wrong), None, "{wrong}");
+            assert_eq!(RecordedRequest::read(wrong), None, "{wrong}");
         }
     }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Mistake;
 use crate::ask::settings::{Waits, parse_duration};
 use crate::ask::variant::Choice;
 
@@ -138,7 +139,7 @@ impl Plan {
     /// # Errors
     ///
     /// One line that names the place and the remedy.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str) -> Result<Self, Mistake> {
         let Written { title, source, regimes: table, regime } =
             toml::from_str(text).map_err(|error: toml::de::Error| one_line(text, &error))?;
         let clients = table.clients.unwrap_or(2000);
@@ -161,7 +162,7 @@ impl Plan {
         Ok(plan)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Mistake> {
         for (key, count) in [
             ("subjects", self.subjects.len()),
             ("regime", self.regimes.len()),
@@ -169,7 +170,7 @@ impl Plan {
             ("swings", self.swings as usize),
         ] {
             if !(1..=MOST).contains(&count) {
-                return Err(format!("{key}: {count} of them: give 1 to {MOST}"));
+                return Err(format!("{key}: {count} of them: give 1 to {MOST}").into());
             }
         }
         let names = |names: Vec<&str>, key| {
@@ -177,7 +178,7 @@ impl Plan {
             sorted.sort_unstable();
             match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
                 Some(twice) => {
-                    Err(format!("{key}: two are called `{}`: give each a name", twice[0]))
+                    Err(format!("{key}: two are called `{}`: give each a name", twice[0]).into())
                 }
                 None => Ok(()),
             }
@@ -202,7 +203,7 @@ impl Plan {
 }
 
 impl WrittenRegime {
-    fn read(self, clients: u64) -> Result<Regime, String> {
+    fn read(self, clients: u64) -> Result<Regime, Mistake> {
         let waits: Waits = match self.wait.contains("..") {
             true => self.wait.parse()?,
             false => {
@@ -215,10 +216,11 @@ impl WrittenRegime {
             return Err(format!(
                 "wait: {}: give the shortest first, and more than nothing",
                 self.wait
-            ));
+            )
+            .into());
         }
         if !(1..=MOST_CLIENTS).contains(&clients) {
-            return Err(format!("clients: {clients}: give 1 to {MOST_CLIENTS}"));
+            return Err(format!("clients: {clients}: give 1 to {MOST_CLIENTS}").into());
         }
         Ok(Regime {
             name: self.name.unwrap_or(self.wait),
@@ -258,7 +260,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_in_one_line_with_their_place() {
-        for (text, told) in [
+        for (text, message) in [
             ("[regimes]\nsubjects = []\n[[regime]]\nwait = '1us'\n", "subjects: 0 of them"),
             ("[regimes]\nsubjects = ['a']\n", "regime: 0 of them"),
             ("[regimes]\nsubjects = ['a', 'a']\n[[regime]]\nwait = '1us'\n", "two are called `a`"),
@@ -266,8 +268,8 @@ mod tests {
             ("[regimes]\nsubjects = ['a']\n[[regime]]\nwait = '0us'\n", "wait: 0us"),
             ("[regimes]\nsubjects = ['a']\n[[regime]]\nwait = '2us'\nclients = 0\n", "clients: 0"),
         ] {
-            let problem = Plan::read(text).unwrap_err();
-            assert!(problem.contains(told) && !problem.contains('\n'), "{text}: {problem}");
+            let problem = Plan::read(text).unwrap_err().to_string();
+            assert!(problem.contains(message) && !problem.contains('\n'), "{text}: {problem}");
         }
     }
 }

@@ -8,8 +8,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::derive::{Plot, Request, Sums};
+use super::derive::{Plot, RecordedRequest, Sums};
 use super::plan::{Mode, Plan, Regime};
+use crate::failure::{AtFile, Failure};
 use crate::measure::machine;
 use crate::page::write_whole;
 use crate::record::{Disturbance, Machine};
@@ -148,12 +149,12 @@ pub struct Measured {
 impl Measured {
     /// The figures from the records of all requests of a cell, at least one.
     #[must_use]
-    pub fn of(requests: &[Request], rate: f64, cpu_us: Option<f64>) -> Self {
+    pub fn of(requests: &[RecordedRequest], rate: f64, cpu_us: Option<f64>) -> Self {
         let mut times: Vec<f64> = requests.iter().map(|request| request.time * 1e6).collect();
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         let step = requests.len().div_ceil(POINTS);
-        let point = |request: &Request| {
+        let point = |request: &RecordedRequest| {
             ((request.time * 1e9).round() / 1e3, request.blocks, request.clients())
         };
         let sums = |plot: Plot| Sums::of(requests.iter().filter_map(|one| plot.place(one)));
@@ -184,44 +185,41 @@ impl Results {
     /// # Errors
     ///
     /// One line: the directory holds another run, or cannot be written.
-    pub fn open(directory: &Path, heading: &Heading, resume: bool) -> Result<Self, String> {
+    pub fn open(directory: &Path, heading: &Heading, resume: bool) -> Result<Self, Failure> {
         let path = directory.join(FILE);
-        let told = |error: io::Error| format!("{}: {error}", path.display());
-        std::fs::create_dir_all(directory).map_err(told)?;
+        let place = path.display();
+        std::fs::create_dir_all(directory).at_file(&place)?;
         let mut cells = Vec::new();
         let begun = path.exists();
         if begun && !resume {
-            return Err(format!(
-                "{} holds results already: go on by --resume, or choose another --out",
-                directory.display()
-            ));
+            let problem = format!("{} holds results already", directory.display());
+            return Err(
+                Failure::misuse(problem).remedy("go on by --resume, or choose another --out")
+            );
         }
         if begun {
             let (before, measured) = read(directory)?;
             if before.version != VERSION {
-                return Err(format!(
-                    "{}: it is of version {}, and the cells of that version have other bins: choose another --out",
-                    path.display(),
-                    before.version
-                ));
+                let version = before.version;
+                let problem = format!(
+                    "{place}: it is of version {version}, and the cells of that version have other bins"
+                );
+                return Err(Failure::misuse(problem).remedy("choose another --out"));
             }
             if !before.asks_as(heading) {
-                return Err(format!(
-                    "{}: it is of another plan: choose another --out",
-                    path.display()
-                ));
+                let problem = format!("{place}: it is of another plan");
+                return Err(Failure::misuse(problem).remedy("choose another --out"));
             }
             // Write the file again, without an incomplete last line.
             let lines = measured.iter().map(serde_json::to_string);
             let lines = [serde_json::to_string(&before)].into_iter().chain(lines);
-            let lines =
-                lines.collect::<Result<Vec<String>, _>>().map_err(|error| told(error.into()))?;
-            write_whole(&path, &(lines.join("\n") + "\n")).map_err(told)?;
+            let lines = lines.collect::<Result<Vec<String>, _>>().map_err(io::Error::from);
+            write_whole(&path, &(lines.at_file(&place)?.join("\n") + "\n")).at_file(&place)?;
             cells = measured;
         }
-        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(told)?;
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).at_file(&place)?;
         if !begun {
-            write(&mut file, heading).map_err(told)?;
+            write(&mut file, heading).at_file(&place)?;
         }
         Ok(Self { file, cells })
     }
@@ -255,24 +253,24 @@ fn write(file: &mut File, line: &impl Serialize) -> io::Result<()> {
 /// # Errors
 ///
 /// One line that names the file and the line.
-pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), String> {
+pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), Failure> {
     let path = directory.join(FILE);
-    let told = |error: io::Error| format!("{}: {error}", path.display());
-    let lines: Vec<String> = BufReader::new(File::open(&path).map_err(told)?)
+    let place = path.display();
+    let lines: Vec<String> = BufReader::new(File::open(&path).at_file(&place)?)
         .lines()
         .collect::<Result<_, _>>()
-        .map_err(told)?;
+        .at_file(&place)?;
     let wrong = |number: usize, error: serde_json::Error| {
-        format!("{}:{}: {error}: is it a file of `compare`?", path.display(), number + 1)
+        let problem = format!("{place}:{}: {error}: is it a file of `compare`?", number + 1);
+        Failure::misuse(problem)
     };
     let first = lines.first().map_or("", String::as_str);
     let heading: Heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
     if !(1..=VERSION).contains(&heading.version) {
-        return Err(format!(
-            "{}: it is of version {}, and this program reads up to {VERSION}: use a newer program",
-            path.display(),
-            heading.version
-        ));
+        let version = heading.version;
+        let problem =
+            format!("{place}: it is of version {version}, and this program reads up to {VERSION}");
+        return Err(Failure::misuse(problem).remedy("use a newer program"));
     }
     let mut cells = Vec::new();
     for (number, line) in lines.iter().enumerate().skip(1) {
@@ -299,7 +297,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let text = "[regimes]\nsubjects = ['threads']\n[[regime]]\nwait = '10us'\n";
         let heading = Heading::of(&Plan::read(text).unwrap());
-        let request = Request::read("0,1000,0,5,1,2").unwrap();
+        let request = RecordedRequest::read("0,1000,0,5,1,2").unwrap();
         let cell = |repeat| Cell {
             subject: "threads".to_owned(),
             regime: "10us".to_owned(),
@@ -309,13 +307,21 @@ mod tests {
         let mut results = Results::open(directory.path(), &heading, false).unwrap();
         results.add(cell(0)).unwrap();
         write!(results.file, "{{\"subject\":\"thread").unwrap();
-        assert!(Results::open(directory.path(), &heading, false).unwrap_err().contains("--resume"));
+        assert!(
+            Results::open(directory.path(), &heading, false)
+                .unwrap_err()
+                .to_string()
+                .contains("--resume")
+        );
         let again = Results::open(directory.path(), &heading, true).unwrap();
         assert!(again.has("threads", "10us", 0) && !again.has("threads", "10us", 1));
         assert_eq!(again.cells, [cell(0)]);
         let other = Heading { seed: 2, ..heading.clone() };
         assert!(
-            Results::open(directory.path(), &other, true).unwrap_err().contains("another plan")
+            Results::open(directory.path(), &other, true)
+                .unwrap_err()
+                .to_string()
+                .contains("another plan")
         );
     }
 
@@ -324,7 +330,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let text = "[regimes]\nsubjects = ['threads']\n[[regime]]\nwait = '10us'\n";
         let heading = Heading { version: 1, ..Heading::of(&Plan::read(text).unwrap()) };
-        let request = |blocks: u64| Request::read(&format!("0,1000,0,{blocks},1,2")).unwrap();
+        let request =
+            |blocks: u64| RecordedRequest::read(&format!("0,1000,0,{blocks},1,2")).unwrap();
         let mut measured = Measured::of(&[request(24), request(40)], 10.0, None);
         let kept = vec![(48, 1, 24.0, 1e-6), (52, 1, 40.0, 1e-6)];
         measured.sums.insert(Plot::TimeBlocks, Sums::from(kept));
@@ -342,7 +349,7 @@ mod tests {
             measured.sums[&Plot::TimeBlocks].curve().iter().map(|one| one.x).collect();
         assert!(heading.has_mixed_bins());
         assert_eq!(places, [32.0]);
-        let told = Results::open(directory.path(), &heading, true).unwrap_err();
-        assert!(told.contains("version 1") && told.contains("--out"), "{told}");
+        let message = Results::open(directory.path(), &heading, true).unwrap_err().to_string();
+        assert!(message.contains("version 1") && message.contains("--out"), "{message}");
     }
 }

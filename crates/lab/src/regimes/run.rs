@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use super::derive::Request;
+use super::derive::RecordedRequest;
 use super::plan::{Mode, Plan, Regime};
 use super::record::{Cell, Heading, Measured, Outcome, Results};
 use crate::ask::variant::Choice;
+use crate::failure::{Blame, Failure, Party};
 use crate::measure::child::{self, Patience, Running};
 use crate::measure::load_command::cpu_of_children;
 use crate::measure::machine;
@@ -32,10 +33,10 @@ pub fn run(
     directory: &Path,
     resume: bool,
     interrupted: &AtomicBool,
-) -> Result<bool, String> {
+) -> Result<bool, Failure> {
     let mut results = Results::open(directory, &Heading::of(plan), resume)?;
     let records = directory.join("records");
-    fs::create_dir_all(&records).map_err(|error| format!("{}: {error}", records.display()))?;
+    fs::create_dir_all(&records).blame_at(Party::Machine, records.display())?;
     let progress = Progress::new(plan.cells());
     let mut meter = NoiseMeter::new(&[], &[]);
     for (number, (choice, regime, repeat)) in order(plan).into_iter().enumerate() {
@@ -56,12 +57,12 @@ pub fn run(
                 Outcome::Measured(Box::new(Measured { disturbance, ..measured }))
             }
             Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(false),
-            Err(reason) => Outcome::Missing { reason },
+            Err(failure) => Outcome::Missing { reason: failure.to_string() },
         };
         let (subject, regime) = (choice.name.clone(), regime.name.clone());
         let cell = Cell { subject, regime, repeat, outcome };
         progress.ended(number + 1, Some(&cell));
-        results.add(cell).map_err(|error| format!("{}: {error}", directory.display()))?;
+        results.add(cell).blame_at(Party::Machine, directory.display())?;
     }
     Ok(true)
 }
@@ -114,17 +115,20 @@ struct Bench<'r> {
 }
 
 impl Bench<'_> {
-    fn measure(&self) -> Result<Measured, String> {
+    fn measure(&self) -> Result<Measured, Failure> {
         let (rate, cpu_us) = match self.plan.mode {
             Mode::Injected => self.inject()?,
             Mode::Tcp => self.connect()?,
         };
-        let named = |error| format!("{}: {error}", self.file.display());
-        let rows = fs::read_to_string(&self.file).map_err(named)?;
-        let requests: Option<Vec<Request>> = rows.lines().skip(1).map(Request::read).collect();
+        let rows = fs::read_to_string(&self.file).blame_at(Party::Subject, self.file.display())?;
+        let requests: Option<Vec<RecordedRequest>> =
+            rows.lines().skip(1).map(RecordedRequest::read).collect();
         match requests {
             Some(requests) if !requests.is_empty() => Ok(Measured::of(&requests, rate, cpu_us)),
-            _ => Err(format!("{}: these are no records of requests", self.file.display())),
+            _ => {
+                let problem = "these are no records of requests";
+                Err(Failure::new(Party::Subject, problem).at(self.file.display()))
+            }
         }
     }
 
@@ -146,7 +150,7 @@ impl Bench<'_> {
     }
 
     /// Has the server inject its clients. Returns the rate and the processor time.
-    fn inject(&self) -> Result<(f64, Option<f64>), String> {
+    fn inject(&self) -> Result<(f64, Option<f64>), Failure> {
         let mut command = self.server();
         command.args(["--inject", &self.waits(), &self.period(), "--json"]);
         command.arg(format!("--clients={}", self.regime.clients));
@@ -156,7 +160,7 @@ impl Bench<'_> {
     }
 
     /// Loads the server over TCP. Returns the rate.
-    fn connect(&self) -> Result<(f64, Option<f64>), String> {
+    fn connect(&self) -> Result<(f64, Option<f64>), Failure> {
         let (server_cpus, client_cpus) = machine::split_cpus();
         let mut server = self.server();
         server.arg("--listen=127.0.0.1:0").args(pinned(&server_cpus));
@@ -183,8 +187,10 @@ fn pinned(cpus: &[usize]) -> Option<String> {
     (!cpus.is_empty()).then(|| format!("--cpus={}", names.join(",")))
 }
 
-fn number(report: &Value, name: &str) -> Result<f64, String> {
-    report[name].as_f64().ok_or_else(|| format!("no {name} in the report"))
+fn number(report: &Value, name: &str) -> Result<f64, Failure> {
+    report[name]
+        .as_f64()
+        .ok_or_else(|| Failure::new(Party::Load, format!("no {name} in the report")))
 }
 
 /// Shows progress: a bar on a terminal, otherwise a line for each cell.
@@ -202,7 +208,7 @@ impl Progress {
 
     /// Shows that `number` cells have ended, the last of them `cell`.
     fn ended(&self, number: usize, cell: Option<&Cell>) {
-        let told = cell.map_or(String::new(), |cell| {
+        let line = cell.map_or(String::new(), |cell| {
             let Cell { subject, regime, outcome, .. } = cell;
             match outcome {
                 Outcome::Measured(measured) => {
@@ -215,11 +221,11 @@ impl Progress {
         match &self.bar {
             Some(bar) => {
                 bar.set_position(number as u64);
-                bar.set_message(told);
+                bar.set_message(line);
             }
             // A failure to write progress does not matter.
-            None if !told.is_empty() => {
-                let _ = writeln!(stderr(), "[{number}/{}] {told}", self.cells);
+            None if !line.is_empty() => {
+                let _ = writeln!(stderr(), "[{number}/{}] {line}", self.cells);
             }
             None => {}
         }

@@ -152,7 +152,7 @@ impl<'r> Summary<'r> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::derive::Request;
+    use super::super::derive::RecordedRequest;
     use super::super::plan::Plan;
     use super::*;
     use crate::tell::answers;
@@ -165,7 +165,7 @@ mod tests {
         let plan = "[regimes]\nsubjects = ['steady', 'falling', 'absent']\nrepeats = 3\n\
                     [[regime]]\nwait = '100us'\n[[regime]]\nwait = '1us'\n";
         let heading = Heading::of(&Plan::read(plan).unwrap());
-        let request = Request::read("0,1000,0,5,1,1").unwrap();
+        let request = RecordedRequest::read("0,1000,0,5,1,1").unwrap();
         let cell = |subject: &str, regime: &str, repeat, outcome| Cell {
             subject: subject.to_owned(),
             regime: regime.to_owned(),
@@ -187,14 +187,14 @@ mod tests {
         }
         let summary = Summary::of(&heading, &cells);
         assert_eq!(summary.kept("falling"), Some(0.5));
-        let said = text(&answers::regimes::sheet(&summary), WIDE);
-        assert!(said.contains("steady answers most: 50,000 requests/s, 10.00 ["), "{said}");
-        assert!(said.contains("– absent: no library"), "{said}");
+        let answer = text(&answers::regimes::sheet(&summary), WIDE);
+        assert!(answer.contains("steady answers most: 50,000 requests/s, 10.00 ["), "{answer}");
+        assert!(answer.contains("– absent: no library"), "{answer}");
         let table = answers::regimes::tabled(&summary, markdown::Table::Rate).unwrap();
         let table = table_markdown(&table);
         assert!(table.contains("| falling | 10,000 | 5,000 | 50 % |"), "{table}");
         assert!(table.contains("| absent | – | – | – |"), "{table}");
         assert!(answers::regimes::tabled(&summary, markdown::Table::Slope).is_none());
-        assert!(!said.contains("absent (") && !said.contains(" 0\n"), "{said}");
+        assert!(!answer.contains("absent (") && !answer.contains(" 0\n"), "{answer}");
     }
 }

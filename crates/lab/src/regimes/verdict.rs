@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::summary::Summary;
+use crate::failure::{Failure, Party};
 use crate::format::{grouped, listed, multiple, percent};
 use crate::judge::blocks::{Fit, Observed};
 use crate::judge::verdict::{FAMILY_ERROR, FEWEST_SESSIONS, MANY_STRANGERS};
@@ -29,16 +30,16 @@ impl Summary<'_> {
         let offered = grouped(heaviest.rate().round());
         let load =
             format!("Under the heaviest load ({}, {offered} clients a second)", heaviest.name);
-        let mut said = match ranking(self, &heaviest.name) {
+        let mut sentences = match ranking(self, &heaviest.name) {
             Ok(ranked) => {
-                let mut said = fastest(&load, &ranked);
-                said.extend(kept(self, &heaviest.name));
-                said
+                let mut sentences = fastest(&load, &ranked);
+                sentences.extend(kept(self, &heaviest.name));
+                sentences
             }
             Err(reason) => vec![format!("{load} no subject is said to be best: {reason}.")],
         };
-        said.extend(disturbed(self));
-        said
+        sentences.extend(disturbed(self));
+        sentences
     }
 }
 
@@ -56,7 +57,7 @@ struct Ranked<'r> {
 
 /// The subjects under a load, the highest rate first. The error is the reason why they are not
 /// ranked.
-fn ranking<'r>(summary: &Summary<'r>, regime: &str) -> Result<Vec<Ranked<'r>>, String> {
+fn ranking<'r>(summary: &Summary<'r>, regime: &str) -> Result<Vec<Ranked<'r>>, Failure> {
     let repeats = summary.heading.repeats;
     let rates: Vec<(&str, BTreeMap<usize, f64>)> = summary
         .subjects()
@@ -64,13 +65,14 @@ fn ranking<'r>(summary: &Summary<'r>, regime: &str) -> Result<Vec<Ranked<'r>>, S
         .filter(|(_, rates)| !rates.is_empty())
         .collect();
     if rates.len() < 2 {
-        return Err("fewer than two were measured there".to_owned());
+        return Err(Failure::new(Party::Load, "fewer than two were measured there"));
     }
     if repeats < FEWEST_SESSIONS {
         let times = if repeats == 1 { "once" } else { "twice" };
-        return Err(format!(
+        let why = format!(
             "each was measured {times}, and a difference may be chance; set `repeats = {FEWEST_SESSIONS}` or more"
-        ));
+        );
+        return Err(Failure::new(Party::Load, why));
     }
     let block = |repeat: usize| {
         let values = rates.iter().map(|(_, rates)| rates.get(&repeat).map(|rate| rate.ln()));
@@ -78,7 +80,8 @@ fn ranking<'r>(summary: &Summary<'r>, regime: &str) -> Result<Vec<Ranked<'r>>, S
     };
     let blocks: Vec<Observed> = (0..repeats).map(block).collect();
     let fit = Fit::of(&blocks).filter(|fit| fit.blocks() >= FEWEST_SESSIONS).ok_or_else(|| {
-        format!("fewer than {FEWEST_SESSIONS} repeats have figures; go on with --resume")
+        let why = format!("fewer than {FEWEST_SESSIONS} repeats have figures; go on with --resume");
+        Failure::new(Party::Load, why)
     })?;
     let mut effects: Vec<(usize, f64)> =
         (0..rates.len()).filter_map(|place| Some((place, fit.effect(place)?))).collect();
@@ -115,7 +118,7 @@ fn fastest(load: &str, ranked: &[Ranked<'_>]) -> Vec<String> {
         "no difference between {} was found, where one above {seen} would have been seen",
         names(&near)
     );
-    let (headline, told) = match (near.len(), behind.first()) {
+    let (headline, named) = match (near.len(), behind.first()) {
         (1, Some(next)) if vague.is_empty() => {
             let times = multiple(next.behind);
             let next = next.subject;
@@ -125,23 +128,23 @@ fn fastest(load: &str, ranked: &[Ranked<'_>]) -> Vec<String> {
         (_, Some(_)) => (format!("these answer most, and {none}"), 0),
         (_, None) => (none, 0),
     };
-    let mut said = vec![format!("{load} {headline}.")];
+    let mut sentences = vec![format!("{load} {headline}.")];
     if !vague.is_empty() {
         let names = names(&vague);
-        said.push(format!(
+        sentences.push(format!(
             "Too unsteady from repeat to repeat to be told from {}: {names}. More `repeats` help.",
             best.subject
         ));
     }
-    if let Some(last) = behind.get(told..).and_then(|rest| rest.last()) {
-        said.push(format!(
+    if let Some(last) = behind.get(named..).and_then(|rest| rest.last()) {
+        sentences.push(format!(
             "{} answers {rate} there, {} times as many as {}, the slowest.",
             best.subject,
             multiple(last.behind),
             last.subject
         ));
     }
-    said
+    sentences
 }
 
 /// The subjects that keep their best rate under the heaviest load, and those that do not. For some
@@ -150,7 +153,7 @@ fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
     let (mut holds, mut falls, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
     for name in summary.subjects() {
         let Some(kept) = share_kept(summary, name, heaviest) else { continue };
-        let told = match kept.interval {
+        let phrase = match kept.interval {
             None => name.to_owned(),
             Some(Interval { low, high }) => {
                 format!("{name} ({} [{} to {}])", percent(kept.value), percent(low), percent(high))
@@ -158,19 +161,19 @@ fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
         };
         match kept.interval {
             // The subject has its best rate under the heaviest load.
-            None => holds.push(told),
-            Some(interval) if interval.low >= HOLDS => holds.push(told),
-            Some(interval) if interval.high < HOLDS => falls.push(told),
-            Some(_) => unsure.push(told),
+            None => holds.push(phrase),
+            Some(interval) if interval.low >= HOLDS => holds.push(phrase),
+            Some(interval) if interval.high < HOLDS => falls.push(phrase),
+            Some(_) => unsure.push(phrase),
         }
     }
-    let told = [
+    let phrase = [
         ("Within 5 % of their own best rate there", holds),
         ("These fall below it", falls),
         ("It is not known whether these do", unsure),
     ];
-    let told = told.into_iter().filter(|(_, names)| !names.is_empty());
-    told.map(|(what, names)| format!("{what}: {}.", names.join(", "))).collect()
+    let phrase = phrase.into_iter().filter(|(_, names)| !names.is_empty());
+    phrase.map(|(what, names)| format!("{what}: {}.", names.join(", "))).collect()
 }
 
 /// A subject's rate under the heaviest load, divided by its best rate. The estimate has no interval
@@ -196,37 +199,37 @@ fn disturbed(summary: &Summary<'_>) -> Option<String> {
         all.iter().map(|one| share(one) * one.seconds).sum::<f64>() / seconds
     };
     let (stolen, strangers) = (mean(Disturbance::stolen), mean(Disturbance::strangers));
-    let told = [("the hypervisor took", stolen), ("other processes used", strangers)];
-    let told: Vec<String> = told
+    let causes = [("the hypervisor took", stolen), ("other processes used", strangers)];
+    let causes: Vec<String> = causes
         .into_iter()
         .filter(|(_, share)| *share > MANY_STRANGERS)
         .map(|(what, share)| format!("{what} {} of a processor", percent(share)))
         .collect();
-    (!told.is_empty()).then(|| {
-        let told = listed(&told);
+    (!causes.is_empty()).then(|| {
+        let causes = listed(&causes);
         format!(
-            "While cells ran, {told}: rates are too low, and intervals wide. Measure again on a quieter machine."
+            "While cells ran, {causes}: rates are too low, and intervals wide. Measure again on a quieter machine."
         )
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::derive::Request;
+    use super::super::derive::RecordedRequest;
     use super::super::plan::Plan;
     use super::super::record::{Cell, Heading, Measured, Outcome};
     use super::*;
 
     /// The conclusions on subjects with these rates under a light load and a heavy one, in a repeat
     /// each.
-    fn said(repeats: usize, subjects: &[(&str, [&[f64]; 2])]) -> Vec<String> {
+    fn verdict(repeats: usize, subjects: &[(&str, [&[f64]; 2])]) -> Vec<String> {
         let names: Vec<String> = subjects.iter().map(|(name, _)| format!("'{name}'")).collect();
         let text = format!(
             "[regimes]\nsubjects = [{}]\nrepeats = {repeats}\n[[regime]]\nwait = '100us'\n[[regime]]\nwait = '1us'\n",
             names.join(", ")
         );
         let heading = Heading::of(&Plan::read(&text).unwrap());
-        let request = Request::read("0,1000,0,5,1,1").unwrap();
+        let request = RecordedRequest::read("0,1000,0,5,1,1").unwrap();
         let mut cells = Vec::new();
         for (subject, rates) in subjects {
             for (regime, rates) in ["100us", "1us"].into_iter().zip(rates) {
@@ -246,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_sure_difference_is_told_with_its_interval() {
-        let said = said(
+        let verdict = verdict(
             3,
             &[
                 ("steady", [&[9e3, 9.1e3, 8.9e3], &[50e3, 50.5e3, 49.5e3]]),
@@ -254,7 +257,7 @@ mod tests {
                 ("middling", [&[10e3, 10.1e3, 9.9e3], &[30e3, 30.5e3, 29.5e3]]),
             ],
         );
-        let (head, rest) = said.split_first().unwrap();
+        let (head, rest) = verdict.split_first().unwrap();
         assert!(
             head.contains(
                 "1us, 1,000,000 clients a second) steady answers most: 50,000 requests/s, 1.67 ["
@@ -271,15 +274,21 @@ mod tests {
 
     #[test]
     fn what_was_measured_once_says_nothing() {
-        let said = said(1, &[("one", [&[9e3], &[62e3]]), ("other", [&[9e3], &[2e3]])]);
-        let [told] = &said[..] else { panic!("{said:?}") };
-        assert!(told.contains("no subject is said to be best: each was measured once"), "{told}");
-        assert!(told.contains("`repeats = 3`") && !told.contains("times as many"), "{told}");
+        let verdict = verdict(1, &[("one", [&[9e3], &[62e3]]), ("other", [&[9e3], &[2e3]])]);
+        let [sentence] = &verdict[..] else { panic!("{verdict:?}") };
+        assert!(
+            sentence.contains("no subject is said to be best: each was measured once"),
+            "{sentence}"
+        );
+        assert!(
+            sentence.contains("`repeats = 3`") && !sentence.contains("times as many"),
+            "{sentence}"
+        );
     }
 
     #[test]
     fn what_chance_can_do_is_no_difference() {
-        let said = said(
+        let verdict = verdict(
             3,
             &[
                 ("one", [&[9e3, 9e3, 9e3], &[10e3, 40e3, 20e3]]),
@@ -287,15 +296,15 @@ mod tests {
             ],
         );
         assert!(
-            said[0].ends_with("no subject is said to be best: rates vary too much."),
-            "{said:?}"
+            verdict[0].ends_with("no subject is said to be best: rates vary too much."),
+            "{verdict:?}"
         );
-        assert!(!said.iter().any(|told| told.contains("most")), "{said:?}");
+        assert!(!verdict.iter().any(|sentence| sentence.contains("most")), "{verdict:?}");
     }
 
     #[test]
     fn what_is_level_is_told_with_what_would_have_been_seen() {
-        let said = said(
+        let verdict = verdict(
             3,
             &[
                 ("one", [&[9e3, 9e3, 9e3], &[50e3, 49e3, 51e3]]),
@@ -303,14 +312,14 @@ mod tests {
                 ("slow", [&[9e3, 9e3, 9e3], &[10e3, 10.1e3, 9.9e3]]),
             ],
         );
-        let told = "these answer most, and no difference between one and other was found, where one above ";
-        assert!(said[0].contains(told), "{said:?}");
-        assert!(said[1].ends_with("] times as many as slow, the slowest."), "{said:?}");
+        let expected = "these answer most, and no difference between one and other was found, where one above ";
+        assert!(verdict[0].contains(expected), "{verdict:?}");
+        assert!(verdict[1].ends_with("] times as many as slow, the slowest."), "{verdict:?}");
     }
 
     #[test]
     fn cells_without_figures_take_no_part() {
-        let said = said(
+        let verdict = verdict(
             3,
             &[
                 ("one", [&[9e3, 9e3, 9e3], &[50e3, 50.5e3, 49.5e3]]),
@@ -319,6 +328,6 @@ mod tests {
             ],
         );
         // Only two of the repeats compare subjects: the third has a single subject.
-        assert!(said[0].contains("fewer than 3 repeats have figures"), "{said:?}");
+        assert!(verdict[0].contains("fewer than 3 repeats have figures"), "{verdict:?}");
     }
 }

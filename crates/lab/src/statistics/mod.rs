@@ -94,7 +94,7 @@ pub struct Estimate {
 
 /// The least-squares line through some points.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct StraightLine {
     /// The growth of y with each unit of x.
     pub slope: f64,
     /// The value of y where x is 0.
@@ -226,7 +226,7 @@ pub fn trend(rates: &[f64]) -> Option<f64> {
 
 /// The least-squares line through `points`, each an x and a y. `None` with fewer than two different
 /// x.
-pub fn line(points: &[(f64, f64)]) -> Option<Line> {
+pub fn line(points: &[(f64, f64)]) -> Option<StraightLine> {
     let count = points.len() as f64;
     let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
     let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / count;
@@ -236,7 +236,7 @@ pub fn line(points: &[(f64, f64)]) -> Option<Line> {
         xy += (x - mean_x) * (y - mean_y);
         yy += (y - mean_y).powi(2);
     }
-    (xx > 0.0).then(|| Line {
+    (xx > 0.0).then(|| StraightLine {
         slope: xy / xx,
         intercept: mean_y - xy / xx * mean_x,
         correlation: (yy > 0.0).then(|| xy / (xx * yy).sqrt()),
@@ -483,7 +483,7 @@ mod tests {
     #[test]
     fn lines() {
         let exact = line(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]).unwrap();
-        assert_eq!(exact, Line { slope: 2.0, intercept: 1.0, correlation: Some(1.0) });
+        assert_eq!(exact, StraightLine { slope: 2.0, intercept: 1.0, correlation: Some(1.0) });
         assert_eq!(line(&[(0.0, 4.0), (1.0, 4.0)]).unwrap().correlation, None);
         assert_eq!(line(&[(1.0, 4.0), (1.0, 5.0)]), None);
         assert_eq!(line(&[]), None);

@@ -15,7 +15,9 @@ use crate::format::how_many;
 use crate::judge::faults::Fault;
 use crate::judge::rows::{Figures, Row};
 use crate::judge::summary::Summary;
-use crate::judge::verdict::{Standing, Told, Verdict};
+use crate::judge::verdict::{Finding, Standing, Told, Verdict};
+use crate::tell::recommendation::crossovers;
+use crate::tell::render::html::table_html;
 use crate::tell::sheet::{Cell, Column, Table, Tone, left, right};
 
 /// The mark of a subject that is level with the best within the margin.
@@ -39,6 +41,8 @@ pub struct Map {
     pub title: String,
     /// The loads of the columns.
     pub loads: Vec<usize>,
+    /// The loads before which the lead passes from one subject to another.
+    turns: Vec<usize>,
     /// A row for each subject, the best first.
     pub rows: Vec<(String, Vec<Cell>)>,
 }
@@ -69,7 +73,8 @@ impl Map {
             one.class.cmp(&other.class).then(one.worst.total_cmp(&other.worst))
         });
         let rows = rows.into_iter().map(|(_, name, cells)| (name, cells)).collect();
-        Self { corner, title, loads, rows }
+        let turns = crossovers(summary).iter().map(|one| one.below).collect();
+        Self { corner, title, loads, turns, rows }
     }
 
     /// Whether the map has something to show.
@@ -81,13 +86,20 @@ impl Map {
     /// The map as a table. `most` is the most loads that there is room for; the busiest count.
     pub fn table(&self, most: usize) -> Table {
         let first = self.loads.len().saturating_sub(most);
-        let loads = self.loads[first..].iter().map(|&load| right(how_many(load)));
+        let loads = self.loads[first..]
+            .iter()
+            .map(|&load| Column { is_turn: self.turns.contains(&load), ..right(how_many(load)) });
         let columns: Vec<Column> = [left(self.corner)].into_iter().chain(loads).collect();
         let rows = self.rows.iter().map(|(name, cells)| {
             let name = Cell::from(name.clone());
             [name].into_iter().chain(cells[first..].iter().cloned()).collect::<Vec<Cell>>()
         });
         Table::new(columns, rows)
+    }
+
+    /// The map as a heat map for a page.
+    pub fn html(&self) -> String {
+        table_html(&self.table(usize::MAX), "map")
     }
 
     /// The meanings of the marks that the map has.
@@ -156,7 +168,11 @@ fn of_standing(verdict: &Verdict, subject: &str, beside_current: bool) -> (f64, 
     };
     let is_first = verdict.standings.first().is_some_and(|best| best.subject == subject);
     match is_first && verdict.tells_apart() {
-        true => (0.0, Cell { tone: Tone::Best, ..BEST.to_owned().into() }),
+        true => {
+            let is_sure = matches!(verdict.finding, Finding::Best { .. });
+            let tone = if is_sure { Tone::Best } else { Tone::Good };
+            (0.0, Cell { tone, ..BEST.to_owned().into() })
+        }
         false => (*behind, figure(*behind, *told)),
     }
 }

@@ -10,6 +10,7 @@ use crate::format::{bytes, duration, grouped, listed};
 use crate::judge::rows::{Figures, Row};
 use crate::judge::summary::Summary;
 use crate::record::{Cell, Heading, Outcome, Recording, Spread};
+use crate::tell::phrases::Phrase;
 
 /// If each subject takes a smaller share of a processor, the choice does not matter.
 const NO_MATTER: f64 = 0.001;
@@ -114,13 +115,8 @@ pub(super) fn first_sentence(heading: &Heading, headroom: &[Headroom]) -> Option
         }
         _ => (by_cost, "where the dearest takes a tenth of a processor".to_owned()),
     };
-    Some(format!(
-        "At your traffic ({} requests/s) any choice will do: each architecture takes under {} of \
-         a processor. The choice begins to matter at about {} times your traffic, {why}.",
-        small(recording.rate(1)),
-        percent(dearest),
-        grouped(rounded(at)),
-    ))
+    let rate = small(recording.rate(1));
+    Some(Phrase::AnyWillDo.told(&[&rate, &percent(dearest), &grouped(rounded(at)), &why]))
 }
 
 /// An upper bound of a share, in percent: the next of 0.1, 0.01, ….

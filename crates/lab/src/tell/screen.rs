@@ -30,6 +30,7 @@ use crate::judge::rows::Medians;
 use crate::judge::summary::Summary;
 use crate::tell::answer::Answer;
 use crate::tell::map::Map;
+use crate::tell::phrases::Phrase;
 use crate::tell::recommendation::{disturbed_briefly, network_of};
 use crate::tell::render::text::{TERMINAL, aligned, width_of};
 use crate::tell::sheet::{Cell, Table, Tone, right};
@@ -191,32 +192,33 @@ impl Summary {
     fn unmeasured(&self) -> Option<String> {
         let missing = |name: &&String| self.of_subject(name).any(|row| row.medians().is_none());
         let names: Vec<&str> = self.subjects.iter().filter(missing).map(String::as_str).collect();
-        (!names.is_empty()).then(|| format!("not measured everywhere: {}", names.join(", ")))
+        (!names.is_empty()).then(|| Phrase::Unmeasured.told(&[&names.join(", ")]))
     }
 }
 
 /// A kind of warning in a few words.
 fn kind(kind: &WarningKind) -> &'static str {
-    match kind {
-        WarningKind::Interrupted => "interrupted",
-        WarningKind::ServerGone => "the server went away",
-        WarningKind::Standstill => "no reply for a long time",
-        WarningKind::NoLatencies => "no latency was measured",
-        WarningKind::Unserved => "connections without a reply",
-        WarningKind::Overdue => "requests unanswered at the end",
-        WarningKind::OpenLoop => "requests sent late",
-        WarningKind::Failed(_) | WarningKind::FailedOutside => "requests failed",
-        WarningKind::AcceptQueues | WarningKind::ListenQueue => "the accept queue overflowed",
-        WarningKind::Quota => "the CPU quota ran out",
-        WarningKind::Unreachable => "addresses that could not be reached",
-        WarningKind::DelayedAcknowledgement => "replies held up by a delayed acknowledgement",
-        WarningKind::SharedProcessors => "server and load generator shared processors",
-        WarningKind::Invalid(_) => "the load generator could not do its work",
-        WarningKind::Missing => "repeats that failed",
-        WarningKind::Noisy | WarningKind::Outliers => "repeats that differ much",
-        WarningKind::Unsteady => "figures that changed within a window",
-        WarningKind::Other => "other warnings",
-    }
+    let phrase = match kind {
+        WarningKind::Interrupted => Phrase::Interrupted,
+        WarningKind::ServerGone => Phrase::ServerGone,
+        WarningKind::Standstill => Phrase::Standstill,
+        WarningKind::NoLatencies => Phrase::NoLatencies,
+        WarningKind::Unserved => Phrase::Unserved,
+        WarningKind::Overdue => Phrase::Overdue,
+        WarningKind::OpenLoop => Phrase::SentLate,
+        WarningKind::Failed(_) | WarningKind::FailedOutside => Phrase::RequestsFailed,
+        WarningKind::AcceptQueues | WarningKind::ListenQueue => Phrase::AcceptQueue,
+        WarningKind::Quota => Phrase::Quota,
+        WarningKind::Unreachable => Phrase::Unreachable,
+        WarningKind::DelayedAcknowledgement => Phrase::DelayedAcknowledgement,
+        WarningKind::SharedProcessors => Phrase::SharedProcessors,
+        WarningKind::Invalid(_) => Phrase::Invalid,
+        WarningKind::Missing => Phrase::MissingRepeats,
+        WarningKind::Noisy | WarningKind::Outliers => Phrase::Noisy,
+        WarningKind::Unsteady => Phrase::Unsteady,
+        WarningKind::Other => Phrase::Other,
+    };
+    phrase.template()
 }
 
 /// The sentences that fit into `room` lines of `width` columns, each whole and after `mark`. What

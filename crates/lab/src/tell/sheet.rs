@@ -136,6 +136,8 @@ pub struct Column {
     pub name: String,
     /// The side at which cells are flush.
     pub side: Side,
+    /// Whether something changes between the column before and this one. A page draws a rule there.
+    pub is_turn: bool,
 }
 
 /// The side at which the cells of a column are flush.
@@ -217,10 +219,10 @@ impl From<String> for Cell {
 
 /// A column of words.
 pub fn left(name: impl Into<String>) -> Column {
-    Column { name: name.into(), side: Side::Left }
+    Column { name: name.into(), side: Side::Left, is_turn: false }
 }
 
 /// A column of figures.
 pub fn right(name: impl Into<String>) -> Column {
-    Column { name: name.into(), side: Side::Right }
+    Column { name: name.into(), side: Side::Right, is_turn: false }
 }

@@ -6,6 +6,7 @@ use crate::format::how_many;
 use crate::judge::rows::{Figures, Row};
 use crate::judge::summary::Summary;
 use crate::judge::verdict::Verdict;
+use crate::tell::phrases::Phrase;
 
 impl Summary {
     /// A load in words: `1,000 connections`, `1,000 times your users`.
@@ -26,7 +27,7 @@ impl Summary {
     /// `partial: 37 of 108 cells` if the experiment was cut short.
     pub fn partial(&self) -> Option<String> {
         let (done, planned) = (self.done, self.planned);
-        (done < planned).then(|| format!("partial: {done} of {planned} cells"))
+        (done < planned).then(|| Phrase::Partial.told(&[&done.to_string(), &planned.to_string()]))
     }
 
     /// Warnings about the figures: a line for each subject of a warning, or one line for many

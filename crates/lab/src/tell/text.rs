@@ -62,7 +62,7 @@ impl Summary {
         }
         self.grid(&mut text, "server memory", |_, medians| bytes(medians.memory_bytes));
         self.notes(&mut text);
-        for sentence in [&said.headline].into_iter().chain(said.all_sentences()) {
+        for sentence in [&*said.headline].into_iter().chain(said.all_sentences()) {
             text.push_str(sentence);
             text.push('\n');
         }

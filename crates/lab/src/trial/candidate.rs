@@ -13,6 +13,7 @@ use super::event::Reason;
 use super::silence::Progress;
 use super::totals::Totals;
 use super::{Door, Setup};
+use crate::failure::{Blame, Failure, Party};
 use crate::measure::no_server::NoServer;
 use crate::measure::server::Server;
 use crate::measure::server::ours::{Process, Requests};
@@ -60,7 +61,7 @@ impl Candidate {
         setup: &Setup,
         about: &super::Candidate,
         listener: BorrowedFd<'_>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Failure> {
         let mut candidate = Self {
             about: about.clone(),
             state: State::In,
@@ -86,7 +87,7 @@ impl Candidate {
         setup: &Setup,
         architecture: &str,
         listener: BorrowedFd<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         use std::os::fd::AsRawFd;
         self.before = self.totals();
         self.now = Totals::default();
@@ -98,13 +99,11 @@ impl Candidate {
         command.arg(format!("--late-after={}us", late_after.as_micros()));
         // The trial handles a Ctrl-C, and then ends its servers in order.
         command.process_group(0);
-        let failed = |error: rustix::io::Errno| format!("cannot pass the listener on: {error}");
-        fcntl_setfd(listener, FdFlags::empty()).map_err(failed)?;
+        let place = "cannot pass the listener on";
+        fcntl_setfd(listener, FdFlags::empty()).blame_at(Party::Machine, place)?;
         let started = Process::launch(command);
-        fcntl_setfd(listener, FdFlags::CLOEXEC).map_err(failed)?;
-        let server = started.map_err(|none| match none {
-            NoServer::Unavailable(reason) | NoServer::Failed(reason) => reason,
-        })?;
+        fcntl_setfd(listener, FdFlags::CLOEXEC).blame_at(Party::Machine, place)?;
+        let server = started.map_err(NoServer::failure)?;
         self.server = Some(server);
         Ok(())
     }
@@ -114,7 +113,7 @@ impl Candidate {
     /// # Errors
     ///
     /// How the server ended. A server that does not answer is killed.
-    pub(super) fn look(&mut self, with_memory: bool) -> Result<(), String> {
+    pub(super) fn look(&mut self, with_memory: bool) -> Result<(), Failure> {
         let Some(server) = &mut self.server else { return Ok(()) };
         match counted(server, with_memory) {
             Ok(totals) => {
@@ -129,7 +128,7 @@ impl Candidate {
                     _ => format!("does not answer ({error})"),
                 };
                 self.bury();
-                Err(how)
+                Err(Failure::new(Party::Subject, how))
             }
         }
     }

@@ -9,10 +9,11 @@ use super::Then;
 use super::candidate::State;
 use super::event::{Event, Finding, Reason, Verdict};
 use super::run::{HANDSHAKE, LOOK, TICK, Trial};
+use crate::failure::{Blame, Failure, Party};
 
 impl Trial<'_> {
     /// Announces the finding. With [`Then::Serve`], the best candidate serves until the signal.
-    pub(super) fn conclude(&mut self, finding: Finding) -> Result<(), String> {
+    pub(super) fn conclude(&mut self, finding: Finding) -> Result<(), Failure> {
         let stays = self.setup.then == Then::Serve && finding != Finding::Interrupted;
         self.look(true)?;
         let best = self.judgement.standings.first().map(|standing| standing.server);
@@ -55,7 +56,7 @@ impl Trial<'_> {
     }
 
     /// Ends the trial: no new connection begins, and all existing ones are answered.
-    pub(super) fn shut(&mut self) -> Result<(), String> {
+    pub(super) fn shut(&mut self) -> Result<(), Failure> {
         /// If a queue is not empty by then, an heir takes the queue.
         const MOST: Duration = Duration::from_secs(5);
         self.survivor = self.live().first().map(|(place, _)| *place);
@@ -85,6 +86,6 @@ impl Trial<'_> {
             self.look(false)?;
         }
         self.tell(Event::Ended);
-        closed.map_err(|error| format!("new connections were not held back: {error}"))
+        closed.blame_at(Party::Machine, "new connections were not held back")
     }
 }

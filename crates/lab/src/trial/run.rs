@@ -16,6 +16,7 @@ use super::plan::{self, Turn};
 use super::silence::{self, Silent};
 use super::totals::Totals;
 use super::{Audience, By, Door, Glance, Setup};
+use crate::failure::{Failure, Party};
 use crate::judge::sequential::{self, Decision, Judgement};
 use crate::measure::{machine, now};
 use crate::random::SplitMix64;
@@ -75,7 +76,7 @@ pub fn run(
     door: &dyn Door,
     audience: &mut dyn Audience,
     interrupted: &AtomicBool,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let candidates = start_all(setup, door)?;
     let mut trial = Trial {
         setup,
@@ -104,17 +105,17 @@ pub fn run(
     served.and(closed)
 }
 
-fn start_all(setup: &Setup, door: &dyn Door) -> Result<Vec<Candidate>, String> {
+fn start_all(setup: &Setup, door: &dyn Door) -> Result<Vec<Candidate>, Failure> {
     let start = |(place, about): (usize, &super::Candidate)| {
         Candidate::start(setup, about, door.listener(place))
-            .map_err(|reason| format!("{}: {reason}", about.name))
+            .map_err(|failure| failure.at(&about.name))
     };
     setup.candidates.iter().enumerate().map(start).collect()
 }
 
 impl Trial<'_> {
     /// Runs block after block.
-    fn compare(&mut self) -> Result<Finding, String> {
+    fn compare(&mut self) -> Result<Finding, Failure> {
         let (mut number, mut order) = (0, Vec::new());
         let (mut before, mut since) = (self.totals(), Instant::now());
         loop {
@@ -161,7 +162,7 @@ impl Trial<'_> {
         &mut self,
         turn: Option<Turn>,
         order: &mut Vec<String>,
-    ) -> Result<Option<Finding>, String> {
+    ) -> Result<Option<Finding>, Failure> {
         let length = match turn {
             Some(turn) if !self.candidates[turn.candidate].is_in() => return Ok(None),
             Some(turn) => {
@@ -207,7 +208,7 @@ impl Trial<'_> {
         seconds: f64,
         order: Vec<String>,
         measured: BTreeMap<String, Measured>,
-    ) -> Result<Option<Finding>, String> {
+    ) -> Result<Option<Finding>, Failure> {
         let servers: Vec<usize> = self.live().iter().map(|(place, _)| *place).collect();
         if dropped.is_none() {
             let cost = |candidate: &Candidate| measured.get(&candidate.about.name)?.cost();
@@ -233,7 +234,7 @@ impl Trial<'_> {
         Ok(Some(finding))
     }
 
-    pub(super) fn retire_those_behind(&mut self) -> Result<(), String> {
+    pub(super) fn retire_those_behind(&mut self) -> Result<(), Failure> {
         let standings = self.judgement.standings.clone();
         let Some(best) = standings.first() else { return Ok(()) };
         for behind in standings.iter().filter(|standing| standing.is_behind()) {
@@ -254,7 +255,7 @@ impl Trial<'_> {
 
     /// Looks at all candidates: reads their counters, checks limits and deaths, and advances the
     /// candidates that are out.
-    pub(super) fn look(&mut self, with_memory: bool) -> Result<(), String> {
+    pub(super) fn look(&mut self, with_memory: bool) -> Result<(), Failure> {
         let limited = self.setup.limits.max_memory.is_some();
         let is_due = self.looked_at_memory.is_none_or(|then| then.elapsed() >= MEMORY_LOOK);
         let with_memory = (with_memory || limited) && is_due;
@@ -300,10 +301,10 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn look_at(&mut self, place: usize, with_memory: bool) -> Result<(), String> {
+    fn look_at(&mut self, place: usize, with_memory: bool) -> Result<(), Failure> {
         let before = self.candidates[place].totals();
         if let Err(how) = self.candidates[place].look(with_memory) {
-            return self.restart(place, how);
+            return self.restart(place, how.to_string());
         }
         let length = || accept_queue_length(self.door.listener(place)).map(u64::from);
         match self.candidates[place].beyond(&before, length) {
@@ -313,7 +314,7 @@ impl Trial<'_> {
     }
 
     /// Restarts a server that has died, once. The last candidate is restarted without limit.
-    fn restart(&mut self, place: usize, how: String) -> Result<(), String> {
+    fn restart(&mut self, place: usize, how: String) -> Result<(), Failure> {
         self.is_disturbed = true;
         self.candidates[place].deaths += 1;
         let is_last = self.live().len() == 1;
@@ -341,7 +342,10 @@ impl Trial<'_> {
                 self.tell(Event::Restarted { candidate: self.name(place), how });
                 Ok(())
             }
-            Err(reason) if is_last => Err(format!("{}: {how}, then: {reason}", self.name(place))),
+            Err(failure) if is_last => {
+                let place = self.name(place);
+                Err(failure.at(format_args!("{place}: {how}, then")))
+            }
             Err(reason) => {
                 self.candidates[place].state = State::Gone;
                 let how = format!("{how}, and does not start again: {reason}");
@@ -351,7 +355,7 @@ impl Trial<'_> {
     }
 
     /// Gives a candidate no more connections, and lets it drain. The last candidate stays.
-    pub(super) fn retire(&mut self, place: usize, reason: Reason) -> Result<(), String> {
+    pub(super) fn retire(&mut self, place: usize, reason: Reason) -> Result<(), Failure> {
         if !self.candidates[place].is_in() {
             return Ok(());
         }
@@ -366,7 +370,7 @@ impl Trial<'_> {
     }
 
     /// Directs connections away from a candidate that is out, and announces it.
-    fn announce_out(&mut self, place: usize, reason: Reason) -> Result<(), String> {
+    fn announce_out(&mut self, place: usize, reason: Reason) -> Result<(), Failure> {
         if self.selected == Some(place) {
             self.selected = self.live().first().map(|(other, _)| *other);
         }
@@ -386,7 +390,10 @@ impl Trial<'_> {
         let architecture = self.candidates[other].about.architecture.clone();
         let listener = self.door.listener(place);
         let served = match self.candidates[place].heirs {
-            MOST_HEIRS => Err(format!("{MOST_HEIRS} servers did not empty it")),
+            MOST_HEIRS => {
+                let problem = format!("{MOST_HEIRS} servers did not empty it");
+                Err(Failure::new(Party::Subject, problem))
+            }
             _ => self.candidates[place].serve(self.setup, &architecture, listener),
         };
         match served {
@@ -404,13 +411,14 @@ impl Trial<'_> {
     }
 
     /// Tells the kernel which candidate has the turn.
-    pub(super) fn direct(&self) -> Result<(), String> {
-        let told = |error: io::Error| format!("cannot direct connections: {error}");
+    pub(super) fn direct(&self) -> Result<(), Failure> {
+        let failed =
+            |error: io::Error| Failure::new(Party::Machine, error).at("cannot direct connections");
         match self.selected {
-            Some(place) => self.door.choose(place).map_err(told),
+            Some(place) => self.door.choose(place).map_err(failed),
             None => {
                 let weights = plan::weights(&self.live(), self.candidates.len());
-                self.door.draw(&weights).map_err(told)
+                self.door.draw(&weights).map_err(failed)
             }
         }
     }

@@ -10,8 +10,8 @@ use crate::format::{bytes, duration, grouped, listed, percent};
 use crate::statistics::Interval;
 
 /// The event in one line.
-pub fn line(told: &Told) -> String {
-    match &told.event {
+pub fn line(event: &Told) -> String {
+    match &event.event {
         Event::Began(heading) => begun(heading),
         Event::Block(block) => block_line(block),
         Event::Out { candidate, reason } => {
@@ -154,9 +154,9 @@ mod tests {
     fn a_candidate_that_is_out_has_its_reason() {
         let reason = Reason::Errors { share: 0.012, limit: 0.005 };
         let event = Event::Out { candidate: "threads".into(), reason };
-        let told = line(&Told { at_s: 1.0, event });
+        let text = line(&Told { at_s: 1.0, event });
         let expected =
             "threads takes no more connections: 1.2 % of its requests failed (limit 0.5 %)";
-        assert_eq!(told, expected);
+        assert_eq!(text, expected);
     }
 }

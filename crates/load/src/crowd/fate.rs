@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(ledger.fate().to_string(), "1 of 1 open at the end");
         ledger.answered(2);
         ledger.ended(Gone::Unanswered);
-        let told = "0 of 1 open at the end, 2 requests answered, 1 requests not answered";
-        assert_eq!(ledger.fate().to_string(), told);
+        let expected = "0 of 1 open at the end, 2 requests answered, 1 requests not answered";
+        assert_eq!(ledger.fate().to_string(), expected);
     }
 
     #[test]

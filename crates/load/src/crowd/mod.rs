@@ -217,14 +217,14 @@ async fn probe(question: &Question, route: &Route, limit: Duration) -> Result<u6
 
 /// Lets the members of one kind come in.
 async fn come_in(kind: Kind, members: usize, shared: &Arc<Shared>) -> Result<(), NotGathered> {
-    let (tell, mut told) = channel::bounded(ENTERING);
+    let (tell, mut results) = channel::bounded(ENTERING);
     for _ in 0..members {
         let started = task::spawn(member(kind, shared.clone(), tell.clone()));
         started.map_err(|error| NotGathered { entered: 0, failure: Failure::Io(error) })?;
     }
     drop(tell);
     let mut entered = 0;
-    while let Some(result) = told.recv().await {
+    while let Some(result) = results.recv().await {
         match result {
             Err(failure) if kind == Kind::Idle => return Err(NotGathered { entered, failure }),
             Err(_) => {}
@@ -241,12 +241,12 @@ async fn member(
     tell: channel::Sender<Result<(), Failure>>,
 ) -> io::Result<()> {
     let entered = enter(kind, &shared).await;
-    let (mut stream, told) = match entered {
+    let (mut stream, result) = match entered {
         Ok(stream) => (Some(stream), Ok(())),
         Err(failure) => (None, Err(failure)),
     };
     // The receiver is gone if another member has failed.
-    let _ = tell.send(told).await;
+    let _ = tell.send(result).await;
     drop(tell);
     loop {
         if let Some(stream) = stream.take() {

@@ -499,13 +499,13 @@ Peak goodput: 999 correct replies/s with p99=10ms, at a rate of 1000/s over 10.0
         let few = Probe { requests: 300, too_few: true, ..probe(10.0, None) };
         assert!(few.render_line().ends_with("1.23 ms: met, of only 300 requests"));
         let slo = Slo { percentile: Percentile::P99, limit: Duration::from_millis(10) };
-        let told = goodput(Some(10.0), vec![few]).too_few(&slo).unwrap();
+        let message = goodput(Some(10.0), vec![few]).too_few(&slo).unwrap();
         assert!(
-            told.contains("300 requests") && told.contains("at least 1000 are needed"),
-            "{told}"
+            message.contains("300 requests") && message.contains("at least 1000 are needed"),
+            "{message}"
         );
         // The window of the report is 10 s.
-        assert!(told.contains("-d 12s"), "{told}");
+        assert!(message.contains("-d 12s"), "{message}");
         assert_eq!(goodput(Some(10.0), vec![probe(10.0, None)]).too_few(&slo), None);
     }
 
@@ -554,8 +554,8 @@ Peak goodput: 999 correct replies/s with p99=10ms, at a rate of 1000/s over 10.0
             "{text}"
         );
         assert!(text.contains("p99 too long; the generator was the limit\n"), "{text}");
-        let told = found.failure().unwrap();
-        assert!(told.contains("the generator was the limit even at 10/s"), "{told}");
+        let message = found.failure().unwrap();
+        assert!(message.contains("the generator was the limit even at 10/s"), "{message}");
         // If the generator caused one of the two misses at the lowest rate, no peak is known.
         let once = goodput(None, vec![late(10.0), probe(10.0, Some("p99 too long"))]);
         assert!(once.verdict().contains("in 1 of 2 probes"), "{}", once.verdict());

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::measurement::{Measurement, OpenCounts};
+use duality_trace::Mistake;
 
 /// A latency that a share of the requests must not exceed, such as `p99=10ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +80,12 @@ impl Percentile {
 }
 
 impl FromStr for Percentile {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         Self::ALL.into_iter().find(|percentile| percentile.name() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|percentile| percentile.name()).collect();
-            format!("no percentile {text:?}: give one of {}", names.join(", "))
+            format!("no percentile {text:?}: give one of {}", names.join(", ")).into()
         })
     }
 }
@@ -143,7 +144,7 @@ mod tests {
         for percentile in Percentile::ALL {
             assert_eq!(percentile.name().parse(), Ok(percentile));
         }
-        assert!("p98".parse::<Percentile>().unwrap_err().contains("p99.9"));
+        assert!("p98".parse::<Percentile>().unwrap_err().to_string().contains("p99.9"));
         let slo = Slo { percentile: Percentile::P99_9, limit: Duration::from_micros(1500) };
         assert_eq!(slo.to_string(), "p99.9=1.5ms");
     }

@@ -306,8 +306,11 @@ The server kept up, and the generator was not the limit: it used 25 % of its cor
     fn a_server_that_does_not_keep_up_is_told() {
         let report = Report { requests: 40_000, ..open_report() };
         assert!(report.verdict().starts_with("The server did not keep up: of 50000"));
-        let told = report.failure().unwrap();
-        assert!(told.contains("40000 of 50000 requests that were due were answered"), "{told}");
+        let message = report.failure().unwrap();
+        assert!(
+            message.contains("40000 of 50000 requests that were due were answered"),
+            "{message}"
+        );
         assert_eq!(open_report().failure(), None);
         // In a replay, a late reply delays what follows it, so fewer requests become due.
         let replayed = serde_json::json!({
@@ -319,9 +322,12 @@ The server kept up, and the generator was not the limit: it used 25 % of its cor
             },
         });
         let replayed = Some(serde_json::from_value(replayed).unwrap());
-        let told = Report { replayed, ..report }.failure().unwrap();
-        assert!(told.contains("40000 of 60000 requests of the piece were answered"), "{told}");
-        assert!(told.ends_with("replay fewer --users"), "{told}");
+        let message = Report { replayed, ..report }.failure().unwrap();
+        assert!(
+            message.contains("40000 of 60000 requests of the piece were answered"),
+            "{message}"
+        );
+        assert!(message.ends_with("replay fewer --users"), "{message}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Replayed {
                 ),
             ),
         ];
-        lines.extend(self.fidelity.dispersion().map(|told| ("dispersion", told)));
+        lines.extend(self.fidelity.dispersion().map(|text| ("dispersion", text)));
         let priority = match &self.no_real_time {
             None => "real-time".to_owned(),
             Some(why) => format!("ordinary: real-time was refused: {why}"),
@@ -71,10 +71,10 @@ impl Fidelity {
             (self.planned_dispersion_1s, self.sent_dispersion_1s, "1 s"),
             (self.planned_dispersion_10s, self.sent_dispersion_10s, "10 s"),
         ];
-        let told = both.into_iter().filter_map(|(planned, sent, scale)| {
+        let parts = both.into_iter().filter_map(|(planned, sent, scale)| {
             Some(format!("{:.2} planned, {:.2} sent at {scale}", planned?, sent?))
         });
-        let told: Vec<String> = told.collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        let parts: Vec<String> = parts.collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }

@@ -121,14 +121,17 @@ mod tests {
     fn a_server_that_goes_away_fails_the_load() {
         let mut gone = failed("connect-refused", 12);
         gone.slices_requests_per_second[19] = 0.0;
-        let told = gone.failure().unwrap();
-        assert!(told.contains("the server went away: it refused connections 12 times"), "{told}");
+        let message = gone.failure().unwrap();
+        assert!(
+            message.contains("the server went away: it refused connections 12 times"),
+            "{message}"
+        );
         assert!(gone.verdict().starts_with("The server went away"), "{}", gone.verdict());
         let back = failed("connect-refused", 1);
-        let told = back.failure().unwrap();
+        let message = back.failure().unwrap();
         assert!(
-            told.contains("was away for a part of the window: it refused a connection:"),
-            "{told}"
+            message.contains("was away for a part of the window: it refused a connection:"),
+            "{message}"
         );
     }
 
@@ -140,8 +143,8 @@ mod tests {
         }
         // A few failed clients do not spoil the load. The report lists them.
         assert_eq!(failed("reset", 3).failure(), None);
-        let told = failed("timed-out", 15_000).failure().unwrap();
-        assert!(told.contains("15000 of 515000 requests failed"), "{told}");
+        let message = failed("timed-out", 15_000).failure().unwrap();
+        assert!(message.contains("15000 of 515000 requests failed"), "{message}");
         let starved = [("starved".to_owned(), "It stood still.".to_owned())];
         let invalid = Report { invalid: starved.into(), ..report() };
         assert!(invalid.failure().unwrap().ends_with("the figures are invalid: It stood still."));
@@ -164,11 +167,14 @@ mod tests {
         for (silence, longest, is_told) in
             [(1000, 1000, true), (999, 1000, false), (3000, 2900, true), (3000, 1, false)]
         {
-            let told = report().standstill(&measurement(silence, longest));
-            assert_eq!(told.is_some(), is_told, "{silence} {longest}: {told:?}");
+            let warning = report().standstill(&measurement(silence, longest));
+            assert_eq!(warning.is_some(), is_told, "{silence} {longest}: {warning:?}");
         }
-        let told = report().standstill(&measurement(1500, 1500)).unwrap();
-        assert!(told.contains("for 1.50 s no reply came to any of the 100 connections"), "{told}");
+        let warning = report().standstill(&measurement(1500, 1500)).unwrap();
+        assert!(
+            warning.contains("for 1.50 s no reply came to any of the 100 connections"),
+            "{warning}"
+        );
         let mut slow = report();
         slow.latency_us.p50 = 150_000.0;
         assert_eq!(slow.standstill(&measurement(1400, 1400)), None);

@@ -42,8 +42,8 @@ pub(super) fn problems(
         ("littles-law", unaccounted(report, options, measurement)),
         ("replay", report.replayed.as_ref().and_then(|replayed| replayed.fidelity.problem())),
     ];
-    let told = problems.into_iter().filter_map(|(kind, told)| Some((kind.to_owned(), told?)));
-    told.collect()
+    let found = problems.into_iter().filter_map(|(kind, found)| Some((kind.to_owned(), found?)));
+    found.collect()
 }
 
 /// Replies a second between the marks of a window.
@@ -157,14 +157,14 @@ mod tests {
             (1_000_000, 100, 0, false),
         ] {
             let (report, measurement) = measurement(requests, cut, rest);
-            let told = unaccounted(&report, &options(), &measurement);
-            assert_eq!(told.is_none(), valid, "{told:?}");
+            let found = unaccounted(&report, &options(), &measurement);
+            assert_eq!(found.is_none(), valid, "{found:?}");
         }
         let (report, measurement) = measurement(500_000, 0, 0);
-        let told = problems(&report, &options(), &measurement);
+        let found = problems(&report, &options(), &measurement);
         assert!(
-            told["littles-law"].contains("make 50.0 connections in use, and there were 100."),
-            "{told:?}"
+            found["littles-law"].contains("make 50.0 connections in use, and there were 100."),
+            "{found:?}"
         );
     }
 
@@ -176,13 +176,13 @@ mod tests {
         let exhausted =
             Exhausted { group: "/sys/fs/cgroup/a".into(), processors: Some(0.3), times: 9 };
         let limited = Report { quota: Some(exhausted), ..starved.clone() };
-        let told = problems(&starved, &options(), &measurement);
-        assert!(told[Report::STARVED].contains("for 48 % of the window"), "{told:?}");
-        assert!(told[Report::STARVED].contains("end what else runs there"), "{told:?}");
+        let found = problems(&starved, &options(), &measurement);
+        assert!(found[Report::STARVED].contains("for 48 % of the window"), "{found:?}");
+        assert!(found[Report::STARVED].contains("end what else runs there"), "{found:?}");
         // A quota that ran out is the cause, and no other process.
-        let told = problems(&limited, &options(), &measurement);
+        let found = problems(&limited, &options(), &measurement);
         let quota = "Meanwhile the CPU quota of 0.30 processors of the control group /sys/fs/cgroup/a ran out 9 times";
-        assert!(told[Report::STARVED].contains(quota), "{told:?}");
-        assert!(!told[Report::STARVED].contains("else"), "{told:?}");
+        assert!(found[Report::STARVED].contains(quota), "{found:?}");
+        assert!(!found[Report::STARVED].contains("else"), "{found:?}");
     }
 }

@@ -119,11 +119,11 @@ impl Report {
                 format!("Interrupted: the window was only {:.2} s long.", self.window_seconds),
             );
         }
-        if let Some(told) = self.departure() {
-            warn(WarningKind::ServerGone, told);
+        if let Some(text) = self.departure() {
+            warn(WarningKind::ServerGone, text);
         }
-        if let Some(told) = self.standstill(measurement) {
-            warn(WarningKind::Standstill, told);
+        if let Some(text) = self.standstill(measurement) {
+            warn(WarningKind::Standstill, text);
         }
         if measurement.latencies.is_empty() {
             warn(WarningKind::NoLatencies,
@@ -141,14 +141,14 @@ impl Report {
                 format!("{starved} of {} connections were never served.", self.connections),
             );
         }
-        if let Some(told) = overdue_warning(measurement) {
-            warn(WarningKind::Overdue, told);
+        if let Some(text) = overdue_warning(measurement) {
+            warn(WarningKind::Overdue, text);
         }
         if let Some(open) = &self.open_loop
             && self.replayed.is_none()
-            && let Some(told) = open.warning(self)
+            && let Some(text) = open.warning(self)
         {
-            warn(WarningKind::OpenLoop, told);
+            warn(WarningKind::OpenLoop, text);
         }
         for Warning { kind, text } in failed(measurement) {
             warn(kind, text);
@@ -173,8 +173,8 @@ impl Report {
     /// are invalid for that reason.
     fn quota_warning(&self) -> Option<Warning> {
         let exhausted = self.quota.as_ref().filter(|_| !self.was_starved())?;
-        let told = format!("During the run, {}.", exhausted.told());
-        Some(Warning::new(WarningKind::Quota, told))
+        let text = format!("During the run, {}.", exhausted.told());
+        Some(Warning::new(WarningKind::Quota, text))
     }
 }
 
@@ -184,11 +184,11 @@ fn left_out(places: &[Place]) -> Option<Warning> {
     let is_elsewhere =
         |place: &&Place| !place.address().is_some_and(|address| address.ip().is_loopback());
     let names: Vec<String> = places.iter().filter(is_elsewhere).map(Place::to_string).collect();
-    let told = format!(
+    let text = format!(
         "No connection could be made to {}: the load went to the other addresses of this name.",
         names.join(", ")
     );
-    (!names.is_empty()).then(|| Warning::new(WarningKind::Unreachable, told))
+    (!names.is_empty()).then(|| Warning::new(WarningKind::Unreachable, text))
 }
 
 /// Warns of replies that Nagle's algorithm held up on the server: they came in two parts, and the
@@ -198,12 +198,12 @@ fn held_up(replies: u64, measurement: &Measurement) -> Option<Warning> {
     let late = measurement.latencies.count_between(DELAYED_ACK, u64::MAX);
     let is_frequent = |count: u64| count >= 3 && count.saturating_mul(100) >= all;
     (is_frequent(replies) && is_frequent(late)).then(|| {
-        let told = format!(
+        let text = format!(
             "{replies} replies came in two parts, 40 ms apart: the server sends a reply by two writes, and its kernel \
              holds the second back until the first is acknowledged, which a client delays (Nagle's algorithm). Set \
              TCP_NODELAY on the server's connections, or send each reply by one write."
         );
-        Warning::new(WarningKind::DelayedAcknowledgement, told)
+        Warning::new(WarningKind::DelayedAcknowledgement, text)
     })
 }
 
@@ -221,13 +221,13 @@ fn failed(measurement: &Measurement) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = in_window.collect();
     let wrong = measurement.wrong_outside;
     if wrong > 0 {
-        let told = format!("{wrong} replies outside the window were wrong.");
-        warnings.push(Warning::new(WarningKind::Failed(WRONG_OUTSIDE.to_owned()), told));
+        let text = format!("{wrong} replies outside the window were wrong.");
+        warnings.push(Warning::new(WarningKind::Failed(WRONG_OUTSIDE.to_owned()), text));
     }
     let others = measurement.failures_outside;
     if others > 0 {
-        let told = format!("{others} requests failed outside the window.");
-        warnings.push(Warning::new(WarningKind::FailedOutside, told));
+        let text = format!("{others} requests failed outside the window.");
+        warnings.push(Warning::new(WarningKind::FailedOutside, text));
     }
     warnings
 }
@@ -299,14 +299,14 @@ mod tests {
         for (replies, late, is_told) in
             [(0, 0, false), (9, 9, false), (12, 12, true), (500, 0, false), (0, 500, false)]
         {
-            let told = held_up(replies, &measurement(late));
-            assert_eq!(told.is_some(), is_told, "{replies} {late}: {told:?}");
+            let warning = held_up(replies, &measurement(late));
+            assert_eq!(warning.is_some(), is_told, "{replies} {late}: {warning:?}");
         }
-        let told = held_up(500, &measurement(500)).unwrap();
-        assert_eq!(told.kind, WarningKind::DelayedAcknowledgement);
+        let warning = held_up(500, &measurement(500)).unwrap();
+        assert_eq!(warning.kind, WarningKind::DelayedAcknowledgement);
         assert!(
-            told.text.starts_with("500 replies") && told.text.contains("TCP_NODELAY"),
-            "{told}"
+            warning.text.starts_with("500 replies") && warning.text.contains("TCP_NODELAY"),
+            "{warning}"
         );
     }
 
@@ -315,8 +315,8 @@ mod tests {
         let place = |text: &str| Place::from(text.parse::<std::net::SocketAddr>().unwrap());
         assert_eq!(left_out(&[]), None);
         assert_eq!(left_out(&[place("[::1]:80")]), None);
-        let told = left_out(&[place("192.0.2.1:80"), place("[::1]:80")]).unwrap().text;
-        assert!(told.starts_with("No connection could be made to 192.0.2.1:80: "), "{told}");
+        let text = left_out(&[place("192.0.2.1:80"), place("[::1]:80")]).unwrap().text;
+        assert!(text.starts_with("No connection could be made to 192.0.2.1:80: "), "{text}");
     }
 
     #[test]

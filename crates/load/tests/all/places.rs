@@ -143,12 +143,12 @@ fn replies_that_a_delayed_acknowledgement_holds_up_are_told() {
     // The pause is what is measured. A busy machine makes single pauses longer, but not all.
     let report = load(&options(http(hesitating(Duration::from_millis(41))), 4, 80));
     assert_eq!(report.requests, 80);
-    let told = |report: &Report| {
+    let warning = |report: &Report| {
         let kind = WarningKind::DelayedAcknowledgement;
         report.warnings.iter().find(|warning| warning.kind == kind).map(ToString::to_string)
     };
-    let text = told(&report).unwrap();
+    let text = warning(&report).unwrap();
     assert!(text.contains("TCP_NODELAY") && text.contains("40 ms"), "{text}");
     let report = load(&options(http(hesitating(Duration::ZERO)), 4, 80));
-    assert_eq!(told(&report), None);
+    assert_eq!(warning(&report), None);
 }

@@ -152,9 +152,9 @@ fn pages_of_another_size_or_status_are_told_with_the_remedy() {
         http_server(|_, _| (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
     let recorded = trace(&[(0, &[0], 0)], None);
     for address in [short, missing] {
-        let told = run(&options(address, &recorded, 300), &mut (), &AtomicBool::new(false));
-        let told = told.unwrap_err().to_string();
-        assert!(told.contains("/s100: ") && told.contains("--files DIR"), "{told}");
+        let message = run(&options(address, &recorded, 300), &mut (), &AtomicBool::new(false));
+        let message = message.unwrap_err().to_string();
+        assert!(message.contains("/s100: ") && message.contains("--files DIR"), "{message}");
     }
 }
 

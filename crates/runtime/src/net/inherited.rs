@@ -56,9 +56,9 @@ pub fn number_of_listen_fds() -> i32 {
 }
 
 /// The listener with this descriptor. `told` is the source of the number.
-fn inherited(number: i32, told: &str) -> io::Result<TcpListener> {
+fn inherited(number: i32, source: &str) -> io::Result<TcpListener> {
     let problem = |error: &str| {
-        let problem = format!("{told}: descriptor {number}: {error}: pass listening TCP sockets");
+        let problem = format!("{source}: descriptor {number}: {error}: pass listening TCP sockets");
         io::Error::new(io::ErrorKind::InvalidInput, problem)
     };
     // SAFETY: the call only inspects the descriptor, and changes nothing.

@@ -227,10 +227,10 @@ mod tests {
         ] {
             for incoming_only in [false, true] {
                 let program = program(80, incoming_only);
-                let told = format!("{packet:?}, {incoming_only}");
-                assert_eq!(run(&program, &packet, 0) > 0, is_kept, "{told}");
+                let context = format!("{packet:?}, {incoming_only}");
+                assert_eq!(run(&program, &packet, 0) > 0, is_kept, "{context}");
                 let outgoing = run(&program, &packet, OUTGOING) > 0;
-                assert_eq!(outgoing, is_kept && !incoming_only, "{told}");
+                assert_eq!(outgoing, is_kept && !incoming_only, "{context}");
             }
         }
     }

@@ -101,10 +101,10 @@ impl Want<State> for Notified {
     type Gain = ();
 
     fn attempt(&mut self, state: &mut State, position: Position) -> Option<()> {
-        let told = position == Position::Handed
+        let is_handed = position == Position::Handed
             || mem::take(&mut state.kept)
             || state.broadcasts != self.seen;
-        told.then_some(())
+        is_handed.then_some(())
     }
 
     fn decline(&mut self, state: &mut State, waited: bool) -> Wake {

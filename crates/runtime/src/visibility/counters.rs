@@ -88,6 +88,8 @@ counters! {
     locks,
     /// Waits for a notification, or for a channel.
     condition_waits,
+    /// Idle threads of a pool or stage that were woken for work. Each is a futex(2).
+    threads_woken,
     /// Kernel threads that began to run tasks, helpers included.
     threads_created,
     /// Child processes that began.

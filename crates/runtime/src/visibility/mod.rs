@@ -65,6 +65,11 @@ pub(crate) fn count(change: impl FnOnce(&Counters)) {
     thread_slots::with(|slot| change(&slot.counters));
 }
 
+/// Counts an idle thread of a pool or stage that this kernel thread wakes for work.
+pub fn thread_woken() {
+    count(|counters| counters.threads_woken.add(1));
+}
+
 /// Counts a connection that this kernel thread has accepted by its own call.
 pub fn connection_accepted() {
     count(|counters| counters.connections_accepted.add(1));

@@ -40,14 +40,14 @@ thread_local! {
 #[derive(Default)]
 #[repr(C, align(128))]
 pub(crate) struct ThreadSlot {
-    role: AtomicU32,
-    process: AtomicU32,
-    thread: AtomicU32,
-    /// In the block world: the thread's wait, when it began (milliseconds of the coarse clock), and
-    /// the last stage of the task.
+    role: AtomicU16,
+    /// In the block world: the last stage of the task, the thread's wait, and when the wait began
+    /// (milliseconds of the coarse clock).
+    stage: AtomicU16,
     wait: AtomicU32,
     since: AtomicU64,
-    stage: AtomicU16,
+    process: AtomicU32,
+    thread: AtomicU32,
     /// For a loop: the [`ShownTask`] of the running task, or 0 between turns.
     turn: AtomicU64,
     pub(super) counters: Counters,
@@ -56,11 +56,11 @@ pub(crate) struct ThreadSlot {
 const _: () =
     assert!(size_of::<ThreadSlot>() == 256, "a slot is meant to fill two pairs of cache lines");
 /// The activity of a slot's kernel thread.
-const IDLE: u32 = 0;
-const TASK: u32 = 1;
-const LOOP: u32 = 2;
+const IDLE: u16 = 0;
+const TASK: u16 = 1;
+const LOOP: u16 = 2;
 /// A part of a task that continues on other kernel threads.
-const BLOCK: u32 = 3;
+const BLOCK: u16 = 3;
 
 #[repr(C)]
 struct SlotTable {
@@ -262,15 +262,15 @@ pub(crate) fn run_block(stage: Label) -> RoleGuard {
 /// serves a connection.
 pub(crate) struct RoleGuard {
     /// The present activity of the kernel thread.
-    own: u32,
-    role: u32,
+    own: u16,
+    role: u16,
     stage: Label,
     wait: u32,
     since: u64,
 }
 
 impl RoleGuard {
-    fn begin(role: u32) -> Self {
+    fn begin(role: u16) -> Self {
         let mut outer = Self { own: role, role: IDLE, stage: Label::NONE, wait: 0, since: 0 };
         with(|slot| {
             outer.role = slot.role.load(Ordering::Relaxed);

@@ -224,8 +224,8 @@ mod tests {
     fn a_small_stack_is_not_walked() {
         let stack = duality_fiber::Stack::new(12 * 1024).unwrap();
         let walked = std::rc::Rc::new(std::cell::Cell::new(true));
-        let told = walked.clone();
-        let fiber = duality_fiber::Fiber::new(stack, move || told.set(capture().is_some()));
+        let seen = walked.clone();
+        let fiber = duality_fiber::Fiber::new(stack, move || seen.set(capture().is_some()));
         assert!(fiber.resume());
         assert!(!walked.get());
     }
@@ -234,11 +234,13 @@ mod tests {
     fn a_busy_thread_tells_where_it_is() {
         install_sampling().unwrap();
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let (told, thread) = std::sync::mpsc::channel();
+        let (sender, thread) = std::sync::mpsc::channel();
         let spinner = std::thread::spawn({
             let stop = stop.clone();
             move || {
-                told.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+                sender
+                    .send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs())
+                    .unwrap();
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }

@@ -152,7 +152,7 @@ mod tests {
         fn readers_get_the_lines_of_the_others(steps in steps()) {
             let prefixes: Vec<_> = [1, 2, 12, 21].map(Prefix::new).into();
             let mut log = Log::new(CAPACITY);
-            let mut said: Vec<(usize, Vec<u8>)> = Vec::new();
+            let mut spoken: Vec<(usize, Vec<u8>)> = Vec::new();
             let mut total = 0;
             let mut readers = vec![(Some(0), Vec::new()); prefixes.len()];
             let mut lines = Vec::new();
@@ -162,7 +162,7 @@ mod tests {
                         log.add(prefixes[author].as_bytes(), &text);
                         let line = [prefixes[author].as_bytes(), &text, b"\n"].concat();
                         total += line.len() as u64;
-                        said.push((author, line));
+                        spoken.push((author, line));
                         prop_assert_eq!(log.end(), total);
                     }
                     Step::Read { reader } => {
@@ -181,7 +181,7 @@ mod tests {
             for (reader, (cursor, got)) in readers.into_iter().enumerate() {
                 let mut position = 0;
                 let mut due = Vec::new();
-                for (author, line) in &said {
+                for (author, line) in &spoken {
                     position += line.len() as u64;
                     let reached = cursor.is_none_or(|cursor| position <= cursor);
                     if *author != reader && reached {

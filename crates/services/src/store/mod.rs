@@ -23,6 +23,7 @@ mod report;
 #[cfg_attr(not(feature = "sqlite"), path = "no_sqlite.rs")]
 mod sqlite;
 
+use std::fmt;
 use std::sync::Arc;
 
 use duality_runtime::block_on;
@@ -175,17 +176,18 @@ impl Store {
     /// [`InvalidStore`], which names the place and the remedy.
     pub fn new(location: &Location, options: Options) -> Result<Self, InvalidStore> {
         let place = location.to_string();
-        let kind = match location {
+        let shared = match location {
             Location::Sqlite { path, synchronous } => {
-                Sqlite::create(path, *synchronous, options.turn_limit)
-                    .map(|sqlite| Kind::Sqlite(Arc::new(sqlite)))
+                let sqlite = Sqlite::create(path, *synchronous, options.turn_limit);
+                Shared::new(place, sqlite.map(|sqlite| Kind::Sqlite(Arc::new(sqlite))))
             }
             Location::Redis { host, port, database, user, password } => {
                 let credentials = (user.as_deref(), password.as_deref());
-                Redis::new((host, *port), *database, credentials, options).map(Kind::Redis)
+                let redis = Redis::new((host, *port), *database, credentials, options);
+                Shared::new(place, redis.map(Kind::Redis))
             }
         };
-        Ok(Self { shared: Arc::new(Shared::new(place, kind)?) })
+        Ok(Self { shared: Arc::new(shared?) })
     }
 
     /// Finds out whether the store answers, and tells the operator if it does not. Call it before
@@ -315,10 +317,10 @@ impl Default for Options {
 }
 
 impl<K> Shared<K> {
-    fn new(place: String, kind: Result<K, String>) -> Result<Self, InvalidStore> {
+    fn new(place: String, kind: Result<K, impl fmt::Display>) -> Result<Self, InvalidStore> {
         match kind {
             Ok(kind) => Ok(Self { place, kind, reports: Reports::new() }),
-            Err(why) => Err(InvalidStore { place, why: one_line(&why) }),
+            Err(why) => Err(InvalidStore { place, why: one_line(&why.to_string()) }),
         }
     }
 

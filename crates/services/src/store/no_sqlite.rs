@@ -11,10 +11,9 @@ use crate::client::Client;
 pub(super) enum Sqlite {}
 
 impl Sqlite {
-    pub(super) fn create(_: &Path, _: Synchronous, _: Duration) -> Result<Self, String> {
+    pub(super) fn create(_: &Path, _: Synchronous, _: Duration) -> Result<Self, &'static str> {
         Err("this program has no SQLite: use redis://HOST:PORT, or the feature `sqlite` of the \
-             crate duality"
-            .to_owned())
+             crate duality")
     }
 
     pub(super) async fn visit(self: &Arc<Self>, _: usize, _: Client<'_>) -> Result<Visit, Failed> {

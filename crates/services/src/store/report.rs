@@ -77,15 +77,15 @@ impl Reports {
     /// line is written until the caller has written its line and stored the state. A process that
     /// is killed in between leaves [`SAYING`]; after [`QUIET`] another caller takes over.
     fn may_change_to(&self, state: u64) -> bool {
-        let said = self.said.load(Relaxed);
-        if said == state {
+        let last = self.said.load(Relaxed);
+        if last == state {
             return false;
         }
         let now = time::since(self.began).as_millis() as u64 + 1;
         let is_recent = |then: u64| then > 0 && now < then + QUIET.as_millis() as u64;
         let is_quiet = is_recent(self.before_last.load(Relaxed))
-            || (said == SAYING && is_recent(self.last.load(Relaxed)));
-        if is_quiet || self.said.compare_exchange(said, SAYING, Relaxed, Relaxed).is_err() {
+            || (last == SAYING && is_recent(self.last.load(Relaxed)));
+        if is_quiet || self.said.compare_exchange(last, SAYING, Relaxed, Relaxed).is_err() {
             return false;
         }
         self.before_last.store(self.last.swap(now, Relaxed), Relaxed);

@@ -15,7 +15,7 @@ mod http_ending;
 mod http_guestbook;
 mod http_pages;
 mod http_patience;
-#[path = "../../../runtime/tests/kept_port/mod.rs"]
+#[path = "../../../runtime/tests/all/kept_port/mod.rs"]
 mod kept_port;
 mod lines;
 mod plain;

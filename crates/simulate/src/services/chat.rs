@@ -7,6 +7,7 @@ use duality_services::Setup;
 
 use super::wire::{Wire, patiently};
 use super::{Client, Days, Simulation, Trouble, wrong};
+use crate::violation::Violation;
 
 pub(super) const SIMULATION: Simulation = Simulation {
     name: "chat",
@@ -31,7 +32,7 @@ struct Heard(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
 
 impl Heard {
     /// All sessions have heard the lines that they share in one order.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Violation> {
         let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let heard: Vec<_> = heard.iter().collect();
         for (index, (one, of_one)) in heard.iter().enumerate() {
@@ -43,7 +44,7 @@ impl Heard {
                     lines.iter().filter(shared).cloned().collect()
                 };
                 if in_both(of_one) != in_both(of_other) {
-                    return Err(format!("{one} and {other} have heard different orders"));
+                    return Err(format!("{one} and {other} have heard different orders").into());
                 }
             }
         }
@@ -95,8 +96,8 @@ impl Session {
         if line == "* too slow" {
             return Err(Trouble::Broken(line.to_owned()));
         }
-        let parts = line.split_once("> ").and_then(|(from, said)| {
-            let mut words = said.split(' ');
+        let parts = line.split_once("> ").and_then(|(from, text)| {
+            let mut words = text.split(' ');
             let (tag, number) = (words.next()?, words.next()?.parse::<usize>().ok()?);
             Some((from.parse::<u64>().ok()?, tag.to_owned(), number, words.next()?))
         });

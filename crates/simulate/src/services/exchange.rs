@@ -9,6 +9,7 @@ use duality_architectures::Served;
 use super::wire::{Kept, patiently};
 use super::{Client, Days, Size, Trouble, serve_as, wrong};
 use crate::Net;
+use crate::violation::Violation;
 
 /// One simulation of a service that answers `request` by `reply`, byte for byte.
 ///
@@ -18,7 +19,7 @@ pub fn exchange(
     request: Vec<u8>,
     reply: Vec<u8>,
     size: Size,
-) -> impl Fn(Net) -> Pin<Box<dyn Future<Output = Result<(), String>>>> + Send + Sync + 'static {
+) -> impl Fn(Net) -> Pin<Box<dyn Future<Output = Result<(), Violation>>>> + Send + Sync + 'static {
     let bytes = Arc::new((request, reply));
     move |net| {
         let (served, bytes) = (served.clone(), bytes.clone());

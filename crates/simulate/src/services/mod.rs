@@ -37,6 +37,7 @@ use duality_runtime::time::{sleep, timeout};
 use duality_services::{Setup, find};
 
 pub use self::exchange::exchange;
+use crate::violation::Violation;
 use crate::{Host, Net};
 
 /// All of them, in the order of the registry of services.
@@ -68,7 +69,7 @@ impl fmt::Debug for Simulation {
     }
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+type Running = Pin<Box<dyn Future<Output = Result<(), Violation>>>>;
 
 /// How large a simulation is.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +93,7 @@ impl Simulation {
     pub fn run(
         &'static self,
         size: Size,
-    ) -> impl Fn(Net) -> Pin<Box<dyn Future<Output = Result<(), String>>>> + Send + Sync + 'static
+    ) -> impl Fn(Net) -> Pin<Box<dyn Future<Output = Result<(), Violation>>>> + Send + Sync + 'static
     {
         move |net| (self.begin)(Days::new(net, self.name, size))
     }
@@ -173,7 +174,7 @@ impl Days {
     }
 
     /// A directory that ends with the simulation.
-    fn directory(&self) -> Result<PathBuf, String> {
+    fn directory(&self) -> Result<PathBuf, Violation> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("duality-simulate-{}-{number}", std::process::id());
@@ -205,7 +206,7 @@ impl Days {
         self,
         servers: Vec<Host>,
         client: impl Fn(Days, usize) -> C + Send + Sync + Clone + 'static,
-    ) -> Result<(), String> {
+    ) -> Result<(), Violation> {
         let clients: Vec<Host> = (0..self.size.clients)
             .map(|number| {
                 let (days, client) = (self.clone(), client.clone());
@@ -225,7 +226,7 @@ impl Days {
     }
 
     /// A client: asks again and again, and after the bad days until all is well.
-    async fn ask(&self, number: usize, mut client: impl Client) -> Result<(), String> {
+    async fn ask(&self, number: usize, mut client: impl Client) -> Result<(), Violation> {
         let may_break = self.net.faults().break_connections();
         let pause = [10, 1_000, 10_000][self.net.draw(3) as usize];
         let mut in_a_row = 0;
@@ -290,7 +291,7 @@ impl Days {
     }
 
     /// Faults end. Then each client must be served again.
-    async fn liveness(&self, servers: &[Host], clients: &[Host]) -> Result<(), String> {
+    async fn liveness(&self, servers: &[Host], clients: &[Host]) -> Result<(), Violation> {
         self.net.calm();
         for server in servers {
             // Servers that are down start, and those that drain are replaced.
@@ -305,7 +306,9 @@ impl Days {
                 Ok(ended) => ended?,
                 Err(_) => {
                     let number = index + 1;
-                    return Err(format!("after the faults, client{number} is not served again"));
+                    return Err(
+                        format!("after the faults, client{number} is not served again").into()
+                    );
                 }
             }
         }
@@ -313,7 +316,7 @@ impl Days {
     }
 
     /// All clients have gone: nothing of theirs is left, and a drain ends the servers.
-    async fn end(&self, servers: &[Host], kept: usize) -> Result<(), String> {
+    async fn end(&self, servers: &[Host], kept: usize) -> Result<(), Violation> {
         // Connections that a partition has cut off end by their time limits.
         for _ in 0..80 {
             if servers.iter().all(|server| server.descriptors() <= 1 + kept) {
@@ -324,13 +327,17 @@ impl Days {
         for (index, server) in servers.iter().enumerate() {
             let (sockets, tasks, number) = (server.descriptors(), server.tasks(), index + 1);
             if sockets > 1 + kept {
-                return Err(format!("server{number} keeps {} sockets of clients", sockets - 1));
+                return Err(
+                    format!("server{number} keeps {} sockets of clients", sockets - 1).into()
+                );
             }
             server.drain();
             match timeout(Duration::from_secs(120), server.ended()).await {
                 Ok(ended) => ended?,
                 Err(_) => {
-                    return Err(format!("server{number} does not end at a drain ({tasks} tasks)"));
+                    return Err(
+                        format!("server{number} does not end at a drain ({tasks} tasks)").into()
+                    );
                 }
             }
         }
@@ -339,13 +346,13 @@ impl Days {
 }
 
 /// Serves as `duality serve` does, on the loop of the host.
-async fn serve(name: &'static str, setup: &Setup) -> Result<(), String> {
+async fn serve(name: &'static str, setup: &Setup) -> Result<(), Violation> {
     let entry = find(name).ok_or_else(|| format!("there is no service {name}"))?;
     let handler = (entry.open)(setup).map_err(|error| error.to_string())?;
     serve_as(Served::new(name, Needs::ALL, handler)).await
 }
 
-async fn serve_as(served: Served) -> Result<(), String> {
+async fn serve_as(served: Served) -> Result<(), Violation> {
     let address = ([0, 0, 0, 0], PORT).into();
     let listener = TcpListener::bind(address, &ListenOptions::default());
     let listener = listener.map_err(|error| error.to_string())?;

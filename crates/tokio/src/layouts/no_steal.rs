@@ -89,7 +89,7 @@ impl Architecture for NoSteal {
 fn start_worker(form: Form, present: Active) -> io::Result<UnboundedSender<Accepted>> {
     const STACK: thread::ThreadStack = thread::ThreadStack::fixed(1 << 20, "the thread of a core");
     let (deal, dealt) = unbounded_channel();
-    let (tell, told) = channel();
+    let (tell, receiver) = channel();
     let body = Box::new(move || {
         let _present = present;
         let opened = runtimes::current_thread().and_then(|runtime| {
@@ -107,7 +107,7 @@ fn start_worker(form: Form, present: Active) -> io::Result<UnboundedSender<Accep
     });
     thread::start(STACK, body).map_err(|refused| refused.error)?;
     let ended = || io::Error::other("the application panicked: its message is on standard error");
-    told.recv().map_err(|_| ended())??;
+    receiver.recv().map_err(|_| ended())??;
     Ok(deal)
 }
 

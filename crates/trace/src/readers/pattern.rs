@@ -12,6 +12,7 @@
 use super::lines::Format;
 use crate::clock;
 use crate::gather::{Gathering, Name, Protocol, Request, Stamp};
+use crate::mistake::Mistake;
 
 /// Application Load Balancer of AWS. The stamp is of the end, and the three times add up.
 const ALB: &str = "$_ $time_iso8601 $_ $remote_addr:$remote_port $_ $request_time $request_time \
@@ -93,9 +94,9 @@ impl Field {
 }
 
 impl std::str::FromStr for Pattern {
-    type Err = String;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         let mut parts = text.split('$');
         let begin = parts.next().unwrap_or_default().as_bytes().to_vec();
         let field = |part: &str| {
@@ -106,15 +107,15 @@ impl std::str::FromStr for Pattern {
         let fields: Vec<(Field, Vec<u8>)> = parts.map(field).collect();
         let has = |is_it: &dyn Fn(Field) -> bool| fields.iter().any(|(field, _)| is_it(*field));
         if !has(&Field::is_time) {
-            return Err("a format needs a time: $time_local, $time_iso8601 or $msec".to_owned());
+            return Err("a format needs a time: $time_local, $time_iso8601 or $msec".into());
         }
         if !has(&|field| matches!(field, Field::Request | Field::Path | Field::Method)) {
-            return Err("a format needs $request, or $request_method and $request_uri".to_owned());
+            return Err("a format needs $request, or $request_method and $request_uri".into());
         }
         let last = fields.len() - 1;
         let has_mark = |(at, (_, mark)): (usize, &(Field, Vec<u8>))| at == last || !mark.is_empty();
         if !fields.iter().enumerate().all(has_mark) {
-            return Err("two fields of a format need a text between them".to_owned());
+            return Err("two fields of a format need a text between them".into());
         }
         Ok(Self { begin, fields })
     }
@@ -341,13 +342,16 @@ mod tests {
         assert_eq!((request.time, request.took), (1_795_593_284_041_000, Some(250_000)));
         assert_eq!((request.path, request.status, request.sizes), ("/a?b", 304, [0, 17]));
         assert!(pattern.parse(b"192.0.2.7|x|GET /|200|1|a|0").is_err());
-        for (format, told) in [
+        for (format, message) in [
             ("$request $status", "a time"),
             ("$msec $status", "$request"),
             ("$msec$request", "between"),
             ("", "a time"),
         ] {
-            assert!(format.parse::<Pattern>().unwrap_err().contains(told), "{format}");
+            assert!(
+                format.parse::<Pattern>().unwrap_err().to_string().contains(message),
+                "{format}"
+            );
         }
     }
 }

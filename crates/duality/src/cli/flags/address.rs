@@ -2,9 +2,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
+use duality_lab::Mistake;
+
 /// The address in `ADDRESS:PORT`, in which the address may be a name. Without an address, it is
 /// 127.0.0.1.
-pub(in crate::cli) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+pub(in crate::cli) fn listen_address(text: &str) -> Result<SocketAddr, Mistake> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
@@ -17,17 +19,17 @@ pub(in crate::cli) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = if is_number { Some(("", text)) } else { text.rsplit_once(':') };
     let Some((host, port)) = parts.filter(|(_, port)| !port.contains(']')) else {
-        return Err(format!("the port is missing: {remedy}"));
+        return Err(format!("the port is missing: {remedy}").into());
     };
     if port.parse::<u16>().is_err() {
-        return Err(format!("{port:?} is not a port: {remedy}"));
+        return Err(format!("{port:?} is not a port: {remedy}").into());
     }
     let found: Vec<SocketAddr> = text
         .to_socket_addrs()
         .map_err(|error| format!("no address found for {host:?} ({error}): {remedy}"))?
         .collect();
     let first_choice = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first_choice.copied().ok_or_else(|| format!("{host:?} has no address: {remedy}"))
+    first_choice.copied().ok_or_else(|| format!("{host:?} has no address: {remedy}").into())
 }
 
 #[cfg(test)]
@@ -60,7 +62,7 @@ mod tests {
             ("127.0.0.1:", "not a port"),
             ("no.such.host.invalid:80", "no address found"),
         ] {
-            let message = listen_address(text).unwrap_err();
+            let message = listen_address(text).unwrap_err().to_string();
             assert!(
                 message.contains(problem) && message.contains("write ADDRESS:PORT"),
                 "{text}: {message}"

@@ -7,13 +7,14 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
+use duality_lab::Mistake;
 use duality_lab::ask::settings::parse_duration;
 use duality_runtime::block_on;
 use duality_services::relay::{self, Forwarded};
 use duality_services::{Setup, Times};
 
 use super::heading;
-use crate::failure::Failure;
+use crate::failure::{Failure, Party};
 
 #[derive(Args)]
 pub(in crate::cli) struct RelayingFlags {
@@ -86,20 +87,20 @@ pub(in crate::cli) fn start_health_checks() -> Result<(), Failure> {
         children::helper();
         let thread = thread::Builder::new().name("health".into());
         thread.spawn(move || block_on(relay.check_health())).map_err(|error| {
-            Failure::failed(format!("--health-check: {error}{}", remedy(&error)))
+            Failure::new(Party::Machine, format!("--health-check: {error}{}", remedy(&error)))
         })?;
     }
     Ok(())
 }
 
-fn positive(text: &str) -> Result<Duration, String> {
+fn positive(text: &str) -> Result<Duration, Mistake> {
     match parse_duration(text)? {
         Duration::ZERO => Err("give a time above 0, such as 30s".into()),
         time => Ok(time),
     }
 }
 
-fn target(text: &str) -> Result<String, String> {
+fn target(text: &str) -> Result<String, Mistake> {
     match text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(text.to_owned()),
         false => Err("give a path, such as /healthz".into()),

@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     /// The settings that the flags of `compare` give.
-    fn said(arguments: &[&str]) -> Result<Settings, String> {
+    fn read(arguments: &[&str]) -> Result<Settings, String> {
         let command =
             SettingFlags::<All>::augment_args(Command::new("compare").no_binary_name(true))
                 // `--tls` names a flag of `compare`'s own.
@@ -375,7 +375,7 @@ mod tests {
             };
             arguments.extend((!other.is_empty()).then(|| format!("--{other}=7")));
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let given = said(&arguments).unwrap_or_else(|problem| panic!("{problem}"));
+            let given = read(&arguments).unwrap_or_else(|problem| panic!("{problem}"));
             let keys: Vec<&str> = given.said().filter(|key| *key != other).collect();
             assert_eq!(keys, [setting.key]);
         }
@@ -387,10 +387,10 @@ mod tests {
     #[test]
     fn lists_come_from_commas_repeats_and_words() {
         let given =
-            said(&["-c", "1,10", "-c", "100", "--upstream=a:1", "--upstream=b:2,3"]).unwrap();
+            read(&["-c", "1,10", "-c", "100", "--upstream=a:1", "--upstream=b:2,3"]).unwrap();
         assert_eq!(given.concurrency, Some(vec![1, 10, 100]));
         assert_eq!(given.upstream, Some(vec!["a:1".to_owned(), "b:2,3".to_owned()]));
-        let given = said(&[
+        let given = read(&[
             "--load-command",
             "wrk 'a b'",
             "--no-control",
@@ -400,7 +400,7 @@ mod tests {
         let given = given.unwrap();
         assert_eq!(given.load_command, Some(vec!["wrk".to_owned(), "a b".to_owned()]));
         assert_eq!((given.control, given.seed), (Some(false), Some(u64::MAX)));
-        for (wrong, told) in [
+        for (wrong, message) in [
             ("--repeats=x", "invalid digit"),
             ("--rate=x", "invalid float"),
             ("--window=3", "has no unit"),
@@ -411,9 +411,9 @@ mod tests {
             ("--load-command='", "a quote is not closed"),
             ("--sources=0", "nonzero"),
         ] {
-            let problem = said(&[wrong]).unwrap_err();
+            let problem = read(&[wrong]).unwrap_err();
             assert!(
-                problem.contains(told) && problem.contains(wrong.split('=').next().unwrap()),
+                problem.contains(message) && problem.contains(wrong.split('=').next().unwrap()),
                 "{problem}"
             );
         }

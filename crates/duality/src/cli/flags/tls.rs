@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use duality_architectures::Served;
+use duality_lab::Mistake;
 use duality_lab::units::parse_duration;
 
 use super::heading;
 use crate::catalogue::{Catalogue, Listed};
-use crate::cli::{Failure, OrFailure};
+use crate::cli::{Blame, Failure, Party};
 
 /// The least stack of a connection with TLS: a handshake computes on it under threads and pools.
 const STACK: usize = 64 << 10;
@@ -18,12 +19,13 @@ const STACK: usize = 64 << 10;
 /// # Errors
 ///
 /// The reason why the service cannot be served with TLS, and the remedy.
-pub(in crate::cli) fn require(listed: &mut Listed) -> Result<(), String> {
+pub(in crate::cli) fn require(listed: &mut Listed) -> Result<(), Mistake> {
     if !listed.tls {
         return Err(format!(
             "{} reads and writes at once, which TLS cannot here: leave it out",
             listed.name
-        ));
+        )
+        .into());
     }
     listed.needs.straight_line = true;
     listed.stack = listed.stack.max(STACK);
@@ -46,10 +48,10 @@ pub(in crate::cli) struct TlsFlags {
 }
 
 /// A time without which a client of TLS would never be served.
-fn handshake_time(text: &str) -> Result<Duration, String> {
+fn handshake_time(text: &str) -> Result<Duration, Mistake> {
     let time = parse_duration(text)?;
     let is_possible = (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time);
-    if is_possible { Ok(time) } else { Err("give a time from 100ms to 60m".to_owned()) }
+    if is_possible { Ok(time) } else { Err("give a time from 100ms to 60m".into()) }
 }
 
 impl TlsFlags {
@@ -57,7 +59,7 @@ impl TlsFlags {
     pub(in crate::cli) fn check(&self, listed: &mut Listed) -> Result<(), Failure> {
         match self.tls_cert {
             None => Ok(()),
-            Some(_) => require(listed).misuse_at("--tls-cert"),
+            Some(_) => require(listed).blame_at(Party::User, "--tls-cert"),
         }
     }
 
@@ -76,7 +78,7 @@ impl TlsFlags {
             return Ok(service);
         };
         let acceptor = Acceptor::new(certificate, key)
-            .misuse_at("--tls-cert, --tls-key")?
+            .blame_at(Party::User, "--tls-cert, --tls-key")?
             .with_handshake_time(self.tls_handshake_time.unwrap_or(HANDSHAKE_TIME));
         if let Some(secure) = catalogue.own().and_then(|own| own.secure.as_ref()) {
             return Ok(secure(service, acceptor));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command, FromArgMatches};
 use duality_architectures::{Disk, GcdQueues, HandOver, Options, Prefer, WhenFull};
+use duality_lab::Mistake;
 use duality_lab::ask::settings::{Misfit, parse_bytes, parse_duration};
 use duality_poller::Kind;
 
@@ -23,7 +24,7 @@ use crate::catalogue::Listed;
 macro_rules! flags {
     (
         $default:ident;
-        options { $($(#[$about:meta])* $option:ident: $type:ty = $told:expr;)* }
+        options { $($(#[$about:meta])* $option:ident: $type:ty = $passed:expr;)* }
         limits { $($(#[$about_limit:meta])* $limit:ident: $limit_type:ty;)* }
     ) => {
         /// The options of the flags. A flag that is absent has its default.
@@ -65,9 +66,9 @@ macro_rules! flags {
                 let $default = Options::default();
                 let (mut always, mut where_said) = (Vec::new(), Vec::new());
                 $(
-                    let told: Option<$type> = $told;
-                    let arguments = if told.is_some() { &mut always } else { &mut where_said };
-                    let value = self.$option.or(told);
+                    let passed: Option<$type> = $passed;
+                    let arguments = if passed.is_some() { &mut always } else { &mut where_said };
+                    let value = self.$option.or(passed);
                     arguments.extend(value.map(|value| argument(stringify!($option), value)));
                 )*
                 $(where_said.extend(self.$limit.map(|value| argument(stringify!($limit), value)));)*
@@ -308,14 +309,14 @@ impl Tuning {
     /// # Errors
     ///
     /// The error names the mistake in one line.
-    pub(in crate::cli) fn parse(arguments: &[String]) -> Result<Self, String> {
+    pub(in crate::cli) fn parse(arguments: &[String]) -> Result<Self, Mistake> {
         let command =
             Self::augment_args(Command::new("serve").no_binary_name(true)).args_override_self(true);
         let matches = command
             .disable_help_flag(true)
             .try_get_matches_from(arguments)
             .map_err(|error| crate::cli::in_one_line(&error))?;
-        Self::from_arg_matches(&matches).map_err(|error| crate::cli::in_one_line(&error))
+        Self::from_arg_matches(&matches).map_err(|error| crate::cli::in_one_line(&error).into())
     }
 
     /// These flags, with the service's own defaults for those that are absent.
@@ -339,40 +340,40 @@ impl Tuning {
     }
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+fn at_least_one(text: &str) -> Result<usize, Mistake> {
     match text.parse() {
         Ok(0) | Err(_) => Err("give a whole number from 1 on".into()),
         Ok(number) => Ok(number),
     }
 }
 
-fn parse_rate(text: &str) -> Result<usize, String> {
+fn parse_rate(text: &str) -> Result<usize, Mistake> {
     let is_possible = |rate: &usize| (1..=10_000).contains(rate);
     text.parse().ok().filter(is_possible).ok_or("give a whole number from 1 to 10000".into())
 }
 
 /// In bytes. With less than this, no server of ours starts.
-fn parse_address_space(text: &str) -> Result<u64, String> {
+fn parse_address_space(text: &str) -> Result<u64, Mistake> {
     parse_bytes(text)
         .ok()
         .filter(|bytes| *bytes >= 64 << 20)
-        .ok_or_else(|| "give a size from 64M on".to_owned())
+        .ok_or_else(|| "give a size from 64M on".into())
 }
 
 /// Bytes of a stack.
-pub(in crate::cli) fn parse_size(text: &str) -> Result<usize, String> {
+pub(in crate::cli) fn parse_size(text: &str) -> Result<usize, Mistake> {
     parse_bytes(text)
         .ok()
         .filter(|bytes| (16 << 10..=1 << 30).contains(bytes))
         .and_then(|bytes| usize::try_from(bytes).ok())
-        .ok_or_else(|| "give a size from 16K to 1G".to_owned())
+        .ok_or_else(|| "give a size from 16K to 1G".into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(arguments: &[&str]) -> Result<Tuning, String> {
+    fn parse(arguments: &[&str]) -> Result<Tuning, Mistake> {
         let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
         Tuning::parse(&arguments)
     }
@@ -381,8 +382,8 @@ mod tests {
     fn what_is_said_to_a_child_says_the_same() {
         let tuning = parse(&["--workers=7", "--stack-size", "64K", "--hand-over=accept"]).unwrap();
         let again = Tuning::parse(&tuning.to_arguments()).unwrap();
-        let told = tuning.options().poller(Some(Kind::best()));
-        assert_eq!(again.options(), told);
+        let options = tuning.options().poller(Some(Kind::best()));
+        assert_eq!(again.options(), options);
         assert_eq!((again.options().workers, again.options().stack_size), (7, 64 * 1024));
         assert_eq!(Tuning::default().options(), Options::default());
     }
@@ -413,9 +414,9 @@ mod tests {
     fn limits_reach_a_child() {
         let tuning = parse(&["--descriptors=100", "--address-space=2G"]).unwrap();
         let again = Tuning::parse(&tuning.to_arguments()).unwrap();
-        let told = Options::default().poller(Some(Kind::best()));
+        let options = Options::default().poller(Some(Kind::best()));
         assert_eq!((again.descriptors, again.address_space), (Some(100), Some(2 << 30)));
-        assert_eq!(again.options(), told);
+        assert_eq!(again.options(), options);
         for wrong in ["--descriptors=3", "--address-space=1M"] {
             assert!(parse(&[wrong]).is_err(), "{wrong}");
         }
@@ -441,7 +442,7 @@ mod tests {
             &["--busy-poll=long"],
             &["--disk-helpers=0"],
         ] {
-            let problem = parse(wrong).err().unwrap();
+            let problem = parse(wrong).err().unwrap().to_string();
             assert!(!problem.contains('\n') && !problem.is_empty(), "{wrong:?}: {problem}");
         }
     }
@@ -449,12 +450,12 @@ mod tests {
     #[test]
     fn the_defaults_that_help_tells_are_those() {
         let Options { workers, cores, backlog, stack_size, disk_helpers, .. } = Options::default();
-        let told = Tuning::augment_args(Command::new("serve")).render_help().to_string();
+        let help = Tuning::augment_args(Command::new("serve")).render_help().to_string();
         // The test ignores line breaks.
-        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         for value in [workers, cores, backlog as usize, disk_helpers.get()] {
-            assert!(told.contains(&format!("[default: {value}]")), "{value}: {told}");
+            assert!(help.contains(&format!("[default: {value}]")), "{value}: {help}");
         }
-        assert!(told.contains(&format!("[default: {}K]", stack_size / 1024)), "{told}");
+        assert!(help.contains(&format!("[default: {}K]", stack_size / 1024)), "{help}");
     }
 }

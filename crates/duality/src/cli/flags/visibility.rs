@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use duality_lab::Mistake;
 use duality_lab::ask::settings::parse_duration;
 use duality_runtime::log;
 
@@ -124,7 +125,7 @@ impl Visibility {
 }
 
 /// A time that a kernel thread can keep without a busy loop.
-fn period(text: &str) -> Result<Duration, String> {
+fn period(text: &str) -> Result<Duration, Mistake> {
     match parse_duration(text)? {
         short if short < Duration::from_millis(10) => Err("give a time from 10ms on".into()),
         period => Ok(period),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use duality_lab::Mistake;
 use duality_lab::ask::clients;
 use duality_lab::ask::replay::read_trace;
 use duality_lab::ask::settings::{
@@ -19,7 +20,7 @@ use duality_lab::ask::settings::{
 use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
 use duality_load::{
-    At, Cut, Error, Options, Pattern, Piece, Report, Slo, Stop, Trust, peak_goodput, write_files,
+    At, Cut, Options, Pattern, Piece, Report, Slo, Stop, Trust, peak_goodput, write_files,
 };
 use duality_runtime::log;
 
@@ -28,7 +29,7 @@ use self::output::Format;
 use self::requests::RequestFlags;
 use super::flags::settings::{Clients, SettingFlags};
 use super::live::LiveFlags;
-use super::{Failure, OrFailure, flag, for_terminal, heading, print};
+use super::{Blame, Failure, Party, flag, for_terminal, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
 const FIRST_RATE: f64 = 1_000.0;
@@ -160,20 +161,20 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-fn parse_window(text: &str) -> Result<Duration, String> {
+fn parse_window(text: &str) -> Result<Duration, Mistake> {
     let window = parse_duration(text)?;
     check_window(window).map(|()| window)
 }
 
-fn parse_warm_up(text: &str) -> Result<Duration, String> {
+fn parse_warm_up(text: &str) -> Result<Duration, Mistake> {
     let warm_up = parse_duration(text)?;
     check_warm_up(warm_up).map(|()| warm_up)
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let (Some(folder), Some(trace)) = (&arguments.files, &arguments.trace) {
-        let trace = read_trace(trace).misuse()?;
-        let count = write_files(&trace, folder).failed_at(folder.display())?;
+        let trace = read_trace(trace).blame(Party::User)?;
+        let count = write_files(&trace, folder).blame_at(Party::Machine, folder.display())?;
         let folder = folder.display();
         return print(&format!(
             "{count} files in {folder}: serve them by `duality serve http --root {folder}`"
@@ -183,19 +184,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interrupted = on_interrupt()?;
     let format = if arguments.json { Format::Json } else { arguments.format };
     let mut display = Display::new(&options, arguments.verbose, arguments.live.or_open().start()?);
-    let unreadable = |error: duality_load::HistogramError| Failure::failed(error.to_string());
+    let unreadable = |error: duality_load::HistogramError| Failure::new(Party::Load, error);
     let (text, failures, report) = match &arguments.slo {
         None => {
             let report = duality_load::run(&options, &mut display, &interrupted);
             display.clear();
-            let report = report.map_err(failure)?;
+            let report = report?;
             let failures = arguments.failures(&report).map_err(unreadable)?;
             (output::report(&report, format), failures, Some(report))
         }
         Some(slo) => {
             let found = peak_goodput(&options, slo, &mut display, &interrupted);
             display.clear();
-            let found = found.map_err(failure)?;
+            let found = found?;
             (output::goodput(&found, format), Vec::from_iter(found.failure()), found.report)
         }
     };
@@ -207,14 +208,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for why in others {
         log::tell(format_args!("duality: {why}"));
     }
-    Err(Failure::failed(last))
-}
-
-fn failure(error: Error) -> Failure {
-    match error {
-        Error::Options(_) | Error::Target(_) => Failure::misuse(error.to_string()),
-        other => Failure::failed(other.to_string()),
-    }
+    Err(Failure::new(Party::Subject, last))
 }
 
 impl Arguments {
@@ -227,7 +221,7 @@ impl Arguments {
             .collect();
         for threshold in &self.fail_if {
             let broken = threshold.broken(report)?;
-            failures.extend(broken.map(|told| format!("{}: {told}", report.target)));
+            failures.extend(broken.map(|reason| format!("{}: {reason}", report.target)));
         }
         Ok(failures)
     }
@@ -278,7 +272,7 @@ impl Arguments {
                 pattern.name()
             )));
         }
-        let trace = read_trace(trace).misuse()?;
+        let trace = read_trace(trace).blame(Party::User)?;
         let cut = Cut {
             users: self.users.unwrap_or(1),
             speed: self.speed.unwrap_or(1.0),
@@ -299,7 +293,7 @@ pub(super) fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())
             .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
-            .failed_at("cannot handle signals")?;
+            .blame_at(Party::Machine, "cannot handle signals")?;
     }
     Ok(flag)
 }
@@ -318,10 +312,10 @@ mod tests {
     }
 
     /// The options of a command line, or its error.
-    fn options(line: &str) -> Result<Options, String> {
+    fn options(line: &str) -> Result<Options, Mistake> {
         let words = "load echo://127.0.0.1:7".split(' ').chain(line.split_whitespace());
         let parsed = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
-        parsed.arguments.options().map_err(|failure| failure.to_string())
+        parsed.arguments.options().map_err(|failure| failure.to_string().into())
     }
 
     #[test]
@@ -384,7 +378,7 @@ mod tests {
             ("--slo p99=10ms -n 5", "--requests"),
             ("--wait 1ms", "100us..2ms"),
         ] {
-            let problem = options(line).map(|_| ()).unwrap_err();
+            let problem = options(line).map(|_| ()).unwrap_err().to_string();
             assert!(problem.contains(remedy), "{line}: {problem}");
         }
     }

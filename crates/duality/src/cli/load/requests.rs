@@ -5,12 +5,13 @@ use std::io::Read;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
+use duality_lab::Mistake;
 use duality_load::{
     Expectation, ExpectedBody, Header, Listed, Method, Report, Request, Script, Statuses, Target,
     Values,
 };
 
-use super::super::{Failure, OrFailure, heading};
+use super::super::{Blame, Failure, Party, heading};
 
 #[derive(clap::Args)]
 pub(super) struct RequestFlags {
@@ -83,13 +84,13 @@ impl RequestFlags {
         };
         let script = Script::new(&requests, self.table()?, self.expectation());
         let script = script.map_err(|(index, problem)| {
-            let place = listed.as_ref().map(|listed| self.line(listed[index].line));
-            Failure::misuse(match place {
-                Some(place) => format!("{place}: {problem}"),
-                None => problem,
-            })
+            let failure = Failure::misuse(problem);
+            match &listed {
+                Some(listed) => failure.at(self.line(listed[index].line)),
+                None => failure,
+            }
         })?;
-        base.with_script(script).misuse()
+        base.with_script(script).blame(Party::User)
     }
 
     /// The flag to give if replies were wrong only because other replies were expected.
@@ -132,7 +133,7 @@ impl RequestFlags {
             None => text.parse(),
             Some(socket) => Target::at_unix_socket(&text, socket),
         };
-        let base: Target = read.misuse()?;
+        let base: Target = read.blame(Party::User)?;
         let path = base.page().map_or("/", |page| page.path.as_str());
         if listed.is_some() && path != "/" {
             return Err(Failure::misuse(format!(
@@ -158,7 +159,7 @@ impl RequestFlags {
         let mut headers = self.headers.clone();
         if !self.cookie.is_empty() {
             let cookie = Header::new("Cookie", &self.cookie.join("; "));
-            headers.push(cookie.misuse_at("--cookie")?);
+            headers.push(cookie.blame_at(Party::User, "--cookie")?);
         }
         headers.extend(self.user.clone());
         let method = self.method.clone().unwrap_or_else(implied);
@@ -170,19 +171,19 @@ impl RequestFlags {
         let Some(path) = &self.urls else { return Ok(None) };
         let text = read_file(path, Listed::MOST_BYTES)
             .and_then(|bytes| {
-                String::from_utf8(bytes).map_err(|_| format!("{}: not UTF-8", path.display()))
+                String::from_utf8(bytes)
+                    .map_err(|_| format!("{}: not UTF-8", path.display()).into())
             })
             .map_err(|problem| Failure::misuse(format!("--urls {problem}")))?;
         let mut read = |path: &str| read_file(Path::new(path), Request::LONGEST_BODY);
         let listed = Listed::parse(&text, common, &mut read);
-        let wrong = |problem| Failure::misuse(format!("{}: {problem}", self.urls_file()));
-        listed.map(Some).map_err(wrong)
+        listed.map(Some).blame_at(Party::User, self.urls_file())
     }
 
     fn table(&self) -> Result<Option<Values>, Failure> {
         let Some(path) = &self.values else { return Ok(None) };
         let table = read_file(path, Values::MOST_BYTES).and_then(|bytes| {
-            Values::parse(&bytes).map_err(|problem| format!("{}: {problem}", path.display()))
+            Values::parse(&bytes).map_err(|problem| format!("{}: {problem}", path.display()).into())
         });
         table.map(Some).map_err(|problem| Failure::misuse(format!("--values {problem}")))
     }
@@ -230,13 +231,13 @@ impl RequestFlags {
 }
 
 /// Reads a file of at most `most` bytes. A mistake names the file.
-fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
+fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, Mistake> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes));
     match read {
-        Err(error) => Err(format!("{}: {error}", path.display())),
+        Err(error) => Err(format!("{}: {error}", path.display()).into()),
         Ok(length) if length > most => {
-            Err(format!("{}: it is longer than {} MiB", path.display(), most >> 20))
+            Err(format!("{}: it is longer than {} MiB", path.display(), most >> 20).into())
         }
         Ok(_) => Ok(bytes),
     }

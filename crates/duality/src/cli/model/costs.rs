@@ -11,7 +11,7 @@ use duality_costs::{ALL, Cost, Owner, Reading, Trouble, Unit, measure, table};
 use duality_lab::model::{NEEDED, UnitCosts};
 use duality_runtime::log;
 
-use super::super::{Failure, OrFailure, print};
+use super::super::{Blame, Failure, Party, print};
 use super::Arguments;
 
 /// The effort for a model's unit costs: about ten seconds.
@@ -40,10 +40,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(&if arguments.json { json(&rows).to_string() } else { table::text(&rows) })?;
     let missing = missing(&rows);
     let Some((name, why)) = missing.first() else { return Ok(()) };
-    Err(Failure::failed(format!(
-        "{} of {all} costs were not measured; of {name}: {why}",
-        missing.len()
-    )))
+    Err(Failure::new(
+        Party::Machine,
+        format!("{} of {all} costs were not measured; of {name}: {why}", missing.len()),
+    ))
 }
 
 /// The costs without a figure of any subject, each with the first reason.
@@ -78,25 +78,28 @@ pub(in crate::cli) fn unit_costs(
     )?;
     // The measurement has its own kernel thread, because it is bound to one processor. The code
     // after it is not bound.
-    let rows = thread::scope(|scope| {
+    let rows = thread::scope(|scope| -> Result<_, Failure> {
         let measured = thread::Builder::new().spawn_scoped(scope, || {
             run::pin();
             run::run(&plan, |_| {})
         });
-        let measured = measured.failed_at("cannot start a thread for the unit costs")?;
+        let measured =
+            measured.blame_at(Party::Machine, "cannot start a thread for the unit costs")?;
         Ok(measured.join().expect("measuring does not panic"))
     })?;
     if let Some(limit) = limit.filter(|_| until.is_some_and(|until| Instant::now() >= until)) {
         let seconds = limit.as_secs_f64().ceil();
-        return Err(Failure::failed(format!(
-            "measuring unit costs takes longer than {seconds} s here"
-        )));
+        let problem = format!("measuring unit costs takes longer than {seconds} s here");
+        return Err(Failure::new(Party::Machine, problem));
     }
     let missing = missing(&rows);
     if let Some((name, why)) = missing.first().filter(|_| missing.len() == rows.len()) {
-        return Err(Failure::failed(format!("no unit cost can be measured; of {name}: {why}")));
+        return Err(Failure::new(
+            Party::Machine,
+            format!("no unit cost can be measured; of {name}: {why}"),
+        ));
     }
-    UnitCosts::read(&json(&rows)).failed()
+    UnitCosts::read(&json(&rows)).blame(Party::Machine)
 }
 
 /// A plan with subjects of our own, which these flags of `model` measure.
@@ -107,7 +110,8 @@ fn plan(
     flags: &[&str],
     until: Option<Instant>,
 ) -> Result<Plan, Failure> {
-    let executable = std::env::current_exe().failed_at("cannot find this program")?;
+    let executable =
+        std::env::current_exe().blame_at(Party::Machine, "cannot find this program")?;
     let mut own: Vec<OsString> = vec![executable.into(), "model".into()];
     own.extend(flags.iter().map(OsString::from));
     Ok(Plan { costs, effort, own, peers, until })

@@ -21,7 +21,7 @@ pub(super) use costs::unit_costs;
 
 use duality_runtime::log;
 
-use super::{Failure, OrFailure, for_terminal, load, print};
+use super::{Blame, Failure, Party, for_terminal, load, print};
 use crate::catalogue::Catalogue;
 
 /// The flags about a model. The flags of unit costs must conflict with these flags, because clap
@@ -198,8 +198,8 @@ fn measured(
     let costs = costs_or_measure(arguments, known)?;
     let (mut workloads, mut checks) = (Vec::new(), Vec::new());
     workloads::measure(&experiments, arguments.out.as_deref(), &interrupted, |name, finished| {
-        let all =
-            model::workloads(name, &finished.heading, &finished.records.cells, &costs).failed()?;
+        let all = model::workloads(name, &finished.heading, &finished.records.cells, &costs)
+            .blame(Party::Load)?;
         let to_check = |workload: &Workload| arguments.check.contains(&workload.connections);
         let (checked, known): (Vec<Workload>, Vec<Workload>) = all.into_iter().partition(to_check);
         checks.extend(predictions(arguments, &known, &checked, &costs)?);
@@ -211,10 +211,10 @@ fn measured(
 
 /// The model of results of `compare`.
 fn of_results(arguments: &Arguments, known: Option<UnitCosts>) -> Result<Model, Failure> {
-    let (heading, records) = results::read(&arguments.results).misuse()?;
+    let (heading, records) = results::read(&arguments.results)?;
     let costs = costs_or_measure(arguments, known)?;
-    let workloads =
-        model::workloads(&heading.design.service, &heading, &records.cells, &costs).failed()?;
+    let workloads = model::workloads(&heading.design.service, &heading, &records.cells, &costs)
+        .blame(Party::Load)?;
     if workloads.iter().all(|workload| workload.subjects.is_empty()) {
         let file = arguments.results[0].display();
         return Err(Failure::misuse(format!(
@@ -234,7 +234,7 @@ fn predictions(
 ) -> Result<Vec<Check>, Failure> {
     let mut all = Vec::new();
     for &connections in arguments.predict.iter().chain(&arguments.check) {
-        all.extend(model::predict(known, connections, costs).failed()?);
+        all.extend(model::predict(known, connections, costs).blame(Party::Load)?);
     }
     model::check(&mut all, measured);
     Ok(all)
@@ -246,17 +246,16 @@ fn costs_or_measure(arguments: &Arguments, known: Option<UnitCosts>) -> Result<U
 }
 
 fn read_costs(path: &Path) -> Result<UnitCosts, Failure> {
-    let failure =
-        |problem: String| Failure::misuse(format!("--unit-costs: {}: {problem}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
-    let json = serde_json::from_str(&text).map_err(|error| failure(error.to_string()))?;
-    UnitCosts::read(&json).map_err(failure)
+    let place = format!("--unit-costs: {}", path.display());
+    let text = fs::read_to_string(path).blame_at(Party::User, &place)?;
+    let json = serde_json::from_str(&text).blame_at(Party::User, &place)?;
+    UnitCosts::read(&json).blame_at(Party::User, &place)
 }
 
 fn write(out: &Path, model: &Model, sheet: &Sheet) -> Result<(), Failure> {
     let (page, json) = (out.join("model.html"), out.join("model.json"));
     let failure = |path: &Path, error: std::io::Error| {
-        Failure::failed(format!("{}: {error}", path.display()))
+        Failure::new(Party::Machine, format!("{}: {error}", path.display()))
     };
     fs::create_dir_all(out).map_err(|error| failure(out, error))?;
     fs::write(&json, format!("{}\n", model::json(model))).map_err(|error| failure(&json, error))?;

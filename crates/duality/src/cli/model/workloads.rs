@@ -13,7 +13,7 @@ use duality_lab::measure::{self as lab, Clock, Finished, Stage};
 use duality_lab::record::results::Results;
 use duality_runtime::log;
 
-use super::super::{Failure, OrFailure, Tuning, experiment, flag};
+use super::super::{Blame, Failure, Party, Tuning, experiment, flag};
 use super::Arguments;
 use crate::catalogue::Catalogue;
 
@@ -167,16 +167,16 @@ pub(super) fn measure(
     interrupted: &AtomicBool,
     mut ended: impl FnMut(&str, Finished) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let temporary = tempfile::tempdir().failed_at("no directory for the results")?;
+    let temporary = tempfile::tempdir().blame_at(Party::Machine, "no directory for the results")?;
     let out = out.unwrap_or(temporary.path());
     for (name, experiment) in experiments {
         log::tell(name);
-        let stage = Stage::set(experiment).failed()?;
+        let stage = Stage::set(experiment)?;
         let clock = Clock::new(interrupted, None);
-        let finished =
-            lab::compare(experiment, &out.join(name), false, clock, &stage, None).failed()?;
+        let finished = lab::compare(experiment, &out.join(name), false, clock, &stage, None)
+            .blame(Party::Machine)?;
         if !finished.complete {
-            return Err(Failure::failed("interrupted: there is no model yet"));
+            return Err(Failure::new(Party::Interruption, "interrupted: there is no model yet"));
         }
         ended(name, finished)?;
     }

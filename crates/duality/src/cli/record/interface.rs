@@ -19,7 +19,7 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeSpec, TimeVal};
 
 use super::proxy::now;
-use crate::cli::{Failure, OrFailure};
+use crate::cli::{Blame, Failure, Party};
 
 /// What is kept of a packet: enough for all headers of IPv6 and TCP.
 const HEADERS: usize = 192;
@@ -50,7 +50,9 @@ pub(super) fn run(
     let mut control = nix::cmsg_space!(TimeSpec);
     let is_over =
         || interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
-    let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{interface}: {error}"));
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(Party::Machine, format!("{interface}: {error}"))
+    };
     // After the end, what had passed until then is still read. The stamps of packets do not tell
     // it: soon after the kernel was asked for stamps, packets have that of their reading.
     let mut is_ending = false;
@@ -88,7 +90,7 @@ pub(super) fn run(
 
 /// The address of an interface, by its name.
 fn address(interface: &str) -> Result<LinkAddr, Failure> {
-    let all = getifaddrs().failed_at("cannot list the interfaces")?;
+    let all = getifaddrs().blame_at(Party::Machine, "cannot list the interfaces")?;
     let links: Vec<(String, LinkAddr)> = all
         .filter_map(|one| {
             let link = *one.address.as_ref()?.as_link_addr()?;
@@ -109,11 +111,12 @@ fn address(interface: &str) -> Result<LinkAddr, Failure> {
 /// which it passed.
 fn open(link: &LinkAddr, port: u16, is_loopback: bool) -> Result<OwnedFd, Failure> {
     let refused = |error: Errno| match error {
-        Errno::EPERM | Errno::EACCES => Failure::failed(
+        Errno::EPERM | Errno::EACCES => Failure::new(
+            Party::Machine,
             "recording packets takes CAP_NET_RAW: run the command as root, or as a proxy by \
              --listen and --to",
         ),
-        error => Failure::failed(format!("cannot record packets: {error}")),
+        error => Failure::new(Party::Machine, format!("cannot record packets: {error}")),
     };
     let made = socket(
         AddressFamily::Packet,
@@ -123,7 +126,7 @@ fn open(link: &LinkAddr, port: u16, is_loopback: bool) -> Result<OwnedFd, Failur
     )
     .map_err(refused)?;
     // From here on, packets of other ports take no room in the socket's buffer.
-    only_port(made.as_fd(), port, is_loopback).failed_at("cannot filter packets")?;
+    only_port(made.as_fd(), port, is_loopback).blame_at(Party::Machine, "cannot filter packets")?;
     bind(made.as_raw_fd(), link).map_err(refused)?;
     // Packets of any port and interface, which came before the filter.
     while recv(made.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT).is_ok() {}

@@ -16,7 +16,7 @@ use duality_trace::recorder::Recorder;
 use super::flags::address::listen_address;
 use super::load::on_interrupt;
 use super::trace::save;
-use super::{Failure, print};
+use super::{Failure, Party, print};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -68,7 +68,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::misuse(format!("--out: {}: no such directory", folder.display())));
     }
     let trace = recorded(arguments)?;
-    let trace = trace.ok_or_else(|| Failure::failed("no request came; no trace is written"))?;
+    let trace =
+        trace.ok_or_else(|| Failure::new(Party::Load, "no request came; no trace is written"))?;
     let bytes = save(out, &trace)?;
     print(&format!(
         "{}: {} requests on {} connections in {:.0} s; {bytes} bytes",

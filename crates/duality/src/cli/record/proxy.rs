@@ -20,8 +20,8 @@ use duality_runtime::net::{Input, ListenOptions, TcpListener, TcpStream};
 use duality_runtime::{log, task, time};
 use duality_trace::recorder::Recorder;
 
-use crate::cli::Failure;
 use crate::cli::serve::{cannot_listen, take_all_descriptors};
+use crate::cli::{Failure, Party};
 
 /// The most bytes of a direction that the other end has not taken.
 const BUFFER: usize = 1 << 16;
@@ -67,7 +67,8 @@ pub(super) fn run(
     recorder: Recorder,
     interrupted: Arc<AtomicBool>,
 ) -> Result<(Recorder, u64), Failure> {
-    let unable = |error: io::Error| Failure::failed(format!("cannot start the proxy: {error}"));
+    let unable =
+        |error: io::Error| Failure::new(Party::Machine, format!("cannot start the proxy: {error}"));
     take_all_descriptors();
     let opened = Kind::Epoll.open().and_then(|poller| EventLoop::new(poller, LoopWorld::Suspend));
     let listener = TcpListener::bind(listen, &ListenOptions::default())

@@ -11,7 +11,19 @@ pub(crate) fn schemas() -> Vec<(&'static str, String)> {
     // Earlier versions left out what this version reads as a default.
     let read = || SchemaSettings::draft2020_12().for_deserialize();
     let all = vec![
-        of::<record::Line>(read(), "results", "a line of results.jsonl", "plans"),
+        of::<duality::cli::list::Architectures>(
+            written(),
+            "architectures",
+            "duality architectures --json",
+            "architectures/README",
+        ),
+        of::<duality::cli::list::Services>(
+            written(),
+            "services",
+            "duality services --json",
+            "protocols",
+        ),
+        of::<record::Record>(read(), "results", "a line of results.jsonl", "plans"),
         of::<tell::data::Data<'_>>(
             written(),
             "summary",

@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use duality_load::{Error, Observer, Relay, Report};
+use duality_load::{Observer, Relay, Report};
 
 use super::protocol::{Answer, BEAT, LONGEST_LINE, Load, Order, SILENCE, UNASKED, VERSION};
+use crate::failure::{Blame, Failure, Party};
 use crate::measure::behind;
 use crate::measure::experiment::Experiment;
 use crate::measure::machine;
@@ -70,13 +71,13 @@ fn hear(orders: impl Read, heard: &Sender<io::Result<(u64, Order)>>) {
     loop {
         let mut line = Vec::new();
         let read = orders.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
-        let told = match read {
+        let order = match read {
             Ok(0) => return,
             Ok(_) => serde_json::from_slice(&line).map_err(io::Error::from),
             Err(error) => Err(error),
         };
-        let is_broken = told.is_err();
-        if heard.send(told).is_err() || is_broken {
+        let is_broken = order.is_err();
+        if heard.send(order).is_err() || is_broken {
             return;
         }
     }
@@ -136,8 +137,8 @@ impl Agent {
         self.output.say(number, &answer);
     }
 
-    fn answer(&mut self, order: Order) -> Result<Answer, String> {
-        let told = |error: io::Error| error.to_string();
+    fn answer(&mut self, order: Order) -> Result<Answer, Failure> {
+        let machine = |error: io::Error| Failure::new(Party::Machine, error);
         match order {
             Order::Begin { experiment, roles } => {
                 self.begin(experiment, &roles)?;
@@ -166,7 +167,7 @@ impl Agent {
             }
             Order::Store { number, listen } => {
                 let experiment = self.experiment()?;
-                let reach = Reach::network(listen).map_err(told)?;
+                let reach = Reach::network(listen).map_err(machine)?;
                 let password = reach.password().map(str::to_owned);
                 match Store::Redis.open_for(&reach, &experiment.design.client_cpus) {
                     Err(none) => Ok(absent(none)),
@@ -184,10 +185,11 @@ impl Agent {
                 self.stores.remove(&number);
                 Ok(Answer::Done)
             }
-            Order::Look => self.look().map(Answer::Disturbance).map_err(told),
-            Order::RoundTrip { address } => round_trip(address).map(Answer::Time).map_err(told),
+            Order::Look => self.look().map(Answer::Disturbance).map_err(machine),
+            Order::RoundTrip { address } => round_trip(address).map(Answer::Time).map_err(machine),
             other => {
-                self.of_server(other).map_err(told)?.ok_or_else(|| "not understood".to_owned())
+                let answer = self.of_server(other).blame(Party::Subject)?;
+                answer.ok_or_else(|| Failure::new(Party::Machine, "not understood"))
             }
         }
     }
@@ -210,8 +212,8 @@ impl Agent {
         }))
     }
 
-    fn begin(&mut self, mut experiment: Box<Experiment>, roles: &[Role]) -> Result<(), String> {
-        experiment.program = std::env::current_exe().map_err(|error| error.to_string())?;
+    fn begin(&mut self, mut experiment: Box<Experiment>, roles: &[Role]) -> Result<(), Failure> {
+        experiment.program = std::env::current_exe().blame(Party::Machine)?;
         let design = &experiment.design;
         let has = |role| roles.contains(&role);
         let own = |cpus: &[usize], is_own: bool| if is_own { cpus.to_vec() } else { Vec::new() };
@@ -224,8 +226,8 @@ impl Agent {
         Ok(())
     }
 
-    fn experiment(&self) -> Result<Experiment, String> {
-        self.experiment.as_deref().cloned().ok_or_else(|| "nothing has begun".to_owned())
+    fn experiment(&self) -> Result<Experiment, Failure> {
+        self.experiment.as_deref().cloned().ok_or_else(nothing_begun)
     }
 
     fn server(&mut self, number: u64) -> io::Result<&mut Box<dyn Server>> {
@@ -259,8 +261,12 @@ impl Agent {
 fn absent(none: NoServer) -> Answer {
     match none {
         NoServer::Unavailable(reason) => Answer::Unavailable(reason),
-        NoServer::Failed(reason) => Answer::Failed(reason),
+        NoServer::Failed(failure) => Answer::Failed(failure),
     }
+}
+
+fn nothing_begun() -> Failure {
+    Failure::new(Party::Machine, "nothing has begun")
 }
 
 /// The length of a round trip to a listener: the median of some handshakes. Only the kernels take
@@ -337,17 +343,21 @@ impl LoadMaker {
         number: u64,
         experiment: Option<&Experiment>,
         work: Work,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, Failure> {
         match work {
             Work::Load(load) => {
-                let experiment = experiment.ok_or("nothing has begun")?;
+                let experiment = experiment.ok_or_else(nothing_begun)?;
                 self.load(number, experiment, &load).map(|report| Answer::Report(Box::new(report)))
             }
             Work::Slice { load, length } => {
                 let place = self.joined.iter().position(|joined| *joined == load);
-                let (relay, place) =
-                    self.relay.as_mut().zip(place).ok_or("there is no such load")?;
-                relay.slice(place, length).map(Answer::Slice).map_err(|error| error.to_string())
+                let (relay, place) = self
+                    .relay
+                    .as_mut()
+                    .zip(place)
+                    .ok_or("there is no such load")
+                    .blame(Party::Load)?;
+                relay.slice(place, length).map(Answer::Slice).blame(Party::Load)
             }
             Work::Leave => {
                 self.relay = None;
@@ -362,8 +372,7 @@ impl LoadMaker {
         number: u64,
         experiment: &Experiment,
         load: &Load,
-    ) -> Result<Report, String> {
-        let told = |error: Error| error.to_string();
+    ) -> Result<Report, Failure> {
         let options = experiment.part_of_load(load.address, &load.key, load.part, load.parts)?;
         self.stopped.store(false, Ordering::Relaxed);
         // Messages that an earlier, stopped load has left.
@@ -371,13 +380,13 @@ impl LoadMaker {
         let mut gate =
             Gate { number, output: &self.output, gone: &self.gone, stopped: &self.stopped };
         if !load.stays {
-            return duality_load::run(&options, &mut gate, &self.stopped).map_err(told);
+            return Ok(duality_load::run(&options, &mut gate, &self.stopped)?);
         }
         let relay = match &mut self.relay {
             Some(relay) => relay,
-            none => none.insert(Relay::new(&options.cpus).map_err(told)?),
+            none => none.insert(Relay::new(&options.cpus)?),
         };
-        let report = relay.join(&options, &mut gate, &self.stopped).map_err(told)?;
+        let report = relay.join(&options, &mut gate, &self.stopped)?;
         self.joined.push(load.number);
         Ok(report)
     }

@@ -6,6 +6,8 @@
 
 use std::process::Command;
 
+use crate::Mistake;
+
 /// The placeholder of the host.
 const HOST: &str = "{host}";
 
@@ -49,7 +51,7 @@ impl Launcher {
     /// # Errors
     ///
     /// The error names the mistake and the remedy.
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(text: &str) -> Result<Self, Mistake> {
         let named = NAMED.iter().find(|named| named.name == text);
         let names = || NAMED.map(|named| named.name).join(", ");
         let words = shlex::split(named.map_or(text, |named| named.template))
@@ -59,7 +61,8 @@ impl Launcher {
                 "`{text}` is no launcher: choose from {}, or write a command with {HOST}, such as \
                  \"ssh -F config {HOST}\"",
                 names()
-            ));
+            )
+            .into());
         }
         Ok(Self(words))
     }

@@ -21,10 +21,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use sha2::{Digest, Sha256};
 
 use super::launcher::Launcher;
 use super::protocol::{Answer, BEAT, LONGEST_LINE, Order, SILENCE, UNASKED, VERSION};
+use crate::failure::{Blame, Failure, Party};
+use crate::format::sha256;
 use crate::measure::peers::find;
 use crate::measure::spawn::{last_words, log_file, read_log};
 use crate::record::{HERE, Machine};
@@ -74,7 +75,7 @@ struct Shared {
 #[derive(Default)]
 struct Pending {
     waiting: BTreeMap<u64, Sender<Answer>>,
-    lost: Option<String>,
+    lost: Option<Failure>,
 }
 
 impl Link {
@@ -88,24 +89,28 @@ impl Link {
         host: &str,
         launcher: &Launcher,
         program: Option<&str>,
-    ) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("host {host}: {error}");
+    ) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::new(Party::Machine, error).at(format_args!("host {host}"))
+        };
         let own = std::env::current_exe().map_err(failed)?;
         let mut command = match host {
             HERE => agent_here(&own),
             _ if find(launcher.program()).is_none() => {
                 let program = launcher.program();
-                return Err(format!("host {host}: {program}: no such program; install it"));
+                let problem = format!("host {host}: {program}: no such program; install it");
+                return Err(Failure::misuse(problem));
             }
             _ => launcher.command(host),
         };
         let (complaints, errors) = log_file().map_err(failed)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).process_group(0);
         let mut launched = command.spawn().map_err(|error| {
-            format!("host {host}: cannot start {}: {error}", launcher.program())
+            let place = format!("host {host}: cannot start {}", launcher.program());
+            Failure::new(Party::Machine, error).at(place)
         })?;
         let orders = launched.stdin.take().expect("it is piped");
-        let said = launched.stdout.take().expect("it is piped");
+        let answers = launched.stdout.take().expect("it is piped");
         let shared = Arc::new(Shared {
             host: host.to_owned(),
             orders: Mutex::new(Some(orders)),
@@ -119,7 +124,7 @@ impl Link {
         let (noise, lines) = mpsc::channel();
         let reader = Arc::clone(&shared);
         let spawned = thread::Builder::new().name(format!("from {host}"));
-        spawned.spawn(move || reader.read(said, &noise)).map_err(failed)?;
+        spawned.spawn(move || reader.read(answers, &noise)).map_err(failed)?;
         let mut link = Self {
             host: host.to_owned(),
             launched,
@@ -143,12 +148,11 @@ impl Link {
         own: &Path,
         program: Option<&str>,
         lines: &Receiver<String>,
-    ) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", own.display());
+    ) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::new(Party::Machine, error).at(own.display());
         let Some(program) = program else {
             let bytes = fs::read(own).map_err(failed)?;
-            let hash: String =
-                Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash = sha256(&bytes);
             self.shared.write(script(&hash, bytes.len()).as_bytes())?;
             if self.await_line(lines, &[SEND, READY])? == SEND {
                 self.shared.write(&bytes)?;
@@ -157,7 +161,8 @@ impl Link {
             return Ok(());
         };
         let program = shlex::try_quote(program)
-            .map_err(|_| format!("host {}: its program's name has a zero in it", self.host))?;
+            .map_err(|_| Failure::misuse("its program's name has a zero in it"))
+            .map_err(|failure| failure.at(format_args!("host {}", self.host)))?;
         self.shared.write(format!("echo '{READY}'; exec {program} agent\n").as_bytes())?;
         self.await_line(lines, &[READY]).map(|_| ())
     }
@@ -167,7 +172,7 @@ impl Link {
         &self,
         lines: &Receiver<String>,
         expected: &[&'static str],
-    ) -> Result<&'static str, String> {
+    ) -> Result<&'static str, Failure> {
         let until = Instant::now() + REACHING;
         loop {
             let line = lines.recv_timeout(until.saturating_duration_since(Instant::now()));
@@ -184,7 +189,7 @@ impl Link {
     }
 
     /// Reads the agent's first line.
-    fn greet(&self, greeting: &Receiver<Answer>) -> Result<Machine, String> {
+    fn greet(&self, greeting: &Receiver<Answer>) -> Result<Machine, Failure> {
         let host = &self.host;
         match greeting.recv_timeout(REACHING) {
             Ok(Answer::Hello { version, duality, machine }) => {
@@ -196,17 +201,18 @@ impl Link {
         }
     }
 
-    fn late(&self) -> String {
-        format!("host {}: no agent after {} s", self.host, REACHING.as_secs())
+    fn late(&self) -> Failure {
+        let seconds = REACHING.as_secs();
+        Failure::new(Party::Machine, format!("host {}: no agent after {seconds} s", self.host))
     }
 
     /// The reason why the agent is gone.
-    fn reason(&self) -> String {
-        self.lost().unwrap_or_else(|| format!("host {} is lost", self.host))
+    fn reason(&self) -> Failure {
+        self.lost().unwrap_or_else(|| is_lost(&self.host))
     }
 
     /// The reason why the host is lost, if it is lost.
-    pub(super) fn lost(&self) -> Option<String> {
+    pub(super) fn lost(&self) -> Option<Failure> {
         self.shared.pending().lost.clone()
     }
 
@@ -221,15 +227,16 @@ impl Link {
     }
 
     /// The error for an answer that does not fit its order.
-    pub(super) fn odd(&self, answer: &Answer) -> String {
-        match answer {
-            Answer::Failed(reason) => format!("host {}: {reason}", self.host),
-            other => format!("host {}: it answered something else: {other:?}", self.host),
-        }
+    pub(super) fn odd(&self, answer: &Answer) -> Failure {
+        let failure = match answer {
+            Answer::Failed(failure) => failure.clone(),
+            other => Failure::new(Party::Machine, format!("it answered something else: {other:?}")),
+        };
+        failure.at(format_args!("host {}", self.host))
     }
 
     /// Sends an order. The returned object receives the answers, until the host is lost.
-    pub(super) fn order(&self, order: &Order) -> Result<Answers, String> {
+    pub(super) fn order(&self, order: &Order) -> Result<Answers, Failure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (answered, answers) = mpsc::channel();
         {
@@ -245,20 +252,21 @@ impl Link {
     }
 
     /// Sends an order without waiting for an answer.
-    pub(super) fn tell(&self, order: &Order) -> Result<(), String> {
+    pub(super) fn tell(&self, order: &Order) -> Result<(), Failure> {
         self.shared.say(UNASKED, order)
     }
 
     /// Sends an order, and waits for its only answer.
-    pub(super) fn ask(&self, order: &Order) -> Result<Answer, String> {
+    pub(super) fn ask(&self, order: &Order) -> Result<Answer, Failure> {
         let answers = self.order(order)?;
-        answers
-            .next(PATIENCE)?
-            .ok_or_else(|| format!("host {}: no answer after {} s", self.host, PATIENCE.as_secs()))
+        answers.next(PATIENCE)?.ok_or_else(|| {
+            let seconds = PATIENCE.as_secs();
+            Failure::new(Party::Machine, format!("host {}: no answer after {seconds} s", self.host))
+        })
     }
 
     /// Sends an order, and waits until it has been carried out.
-    pub(super) fn done(&self, order: &Order) -> Result<(), String> {
+    pub(super) fn done(&self, order: &Order) -> Result<(), Failure> {
         match self.ask(order)? {
             Answer::Done => Ok(()),
             other => Err(self.odd(&other)),
@@ -268,15 +276,15 @@ impl Link {
 
 impl Answers {
     /// The next answer. `None` if no answer comes within `limit`.
-    pub(super) fn next(&self, limit: Duration) -> Result<Option<Answer>, String> {
+    pub(super) fn next(&self, limit: Duration) -> Result<Option<Answer>, Failure> {
         let Self { answers, shared, .. } = self;
         match answers.recv_timeout(limit) {
-            Ok(Answer::Failed(reason)) => Err(format!("host {}: {reason}", shared.host)),
+            Ok(Answer::Failed(failure)) => Err(failure.at(format_args!("host {}", shared.host))),
             Ok(answer) => Ok(Some(answer)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
                 let lost = shared.pending().lost.clone();
-                Err(lost.unwrap_or_else(|| format!("host {} is lost", shared.host)))
+                Err(lost.unwrap_or_else(|| is_lost(&shared.host)))
             }
         }
     }
@@ -313,13 +321,13 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say(&self, number: u64, order: &Order) -> Result<(), String> {
+    fn say(&self, number: u64, order: &Order) -> Result<(), Failure> {
         let line = serde_json::to_string(&(number, order));
-        let line = line.map_err(|error| format!("host {}: {error}", self.host))?;
+        let line = line.blame_at(Party::Machine, format_args!("host {}", self.host))?;
         self.write(format!("{line}\n").as_bytes())
     }
 
-    fn write(&self, bytes: &[u8]) -> Result<(), String> {
+    fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let written = match orders.as_mut() {
             Some(orders) => orders.write_all(bytes).and_then(|()| orders.flush()),
@@ -328,7 +336,7 @@ impl Shared {
         drop(orders);
         written.map_err(|error| {
             self.lose(&error.to_string());
-            self.pending().lost.clone().unwrap_or_default()
+            self.pending().lost.clone().unwrap_or_else(|| is_lost(&self.host))
         })
     }
 
@@ -345,11 +353,11 @@ impl Shared {
     }
 
     /// Reads answers until there are no more. Other lines go to `noise`.
-    fn read(&self, said: ChildStdout, noise: &Sender<String>) {
-        let mut said = BufReader::new(said);
+    fn read(&self, answers: ChildStdout, noise: &Sender<String>) {
+        let mut answers = BufReader::new(answers);
         loop {
             let mut line = Vec::new();
-            match said.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            match answers.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
@@ -373,12 +381,19 @@ impl Shared {
 
     /// Gives the host up, and tells all waiting callers.
     fn lose(&self, because: &str) {
-        let said = read_log(&self.complaints);
-        let said = last_words(&said).map_or(String::new(), |line| format!(": {line}"));
+        let errors = read_log(&self.complaints);
+        let last = last_words(&errors).map_or(String::new(), |line| format!(": {line}"));
         let mut pending = self.pending();
-        pending.lost.get_or_insert_with(|| format!("host {} is lost: {because}{said}", self.host));
+        pending.lost.get_or_insert_with(|| {
+            let problem = format!("host {} is lost: {because}{last}", self.host);
+            Failure::new(Party::Machine, problem)
+        });
         pending.waiting.clear();
     }
+}
+
+fn is_lost(host: &str) -> Failure {
+    Failure::new(Party::Machine, format!("host {host} is lost"))
 }
 
 /// Tells the agent that this side is alive. Gives the host up if the host is silent for too long.
@@ -415,16 +430,20 @@ fn agent_here(own: &Path) -> Command {
 
 /// Refuses the agent of another version. Figures of two versions are not one run's, even if the
 /// protocol is one.
-fn admit(host: &str, protocol: u32, program: &str) -> Result<(), String> {
+fn admit(host: &str, protocol: u32, program: &str) -> Result<(), Failure> {
     let remedy = "leave out --host-program, or install this version there";
     match (program == OWN, protocol == VERSION) {
         (true, true) => Ok(()),
-        (true, false) => Err(format!(
-            "host {host}: its program is another build of Duality {OWN}, whose protocol is \
-             {protocol} and not {VERSION}: {remedy}"
-        )),
+        (true, false) => {
+            let problem = format!(
+                "host {host}: its program is another build of Duality {OWN}, whose protocol is \
+                 {protocol} and not {VERSION}"
+            );
+            Err(Failure::misuse(problem).remedy(remedy))
+        }
         (false, _) => {
-            Err(format!("host {host}: its program is Duality {program}, this one {OWN}: {remedy}"))
+            let problem = format!("host {host}: its program is Duality {program}, this one {OWN}");
+            Err(Failure::misuse(problem).remedy(remedy))
         }
     }
 }
@@ -456,9 +475,9 @@ mod tests {
     fn an_agent_of_another_version_is_refused() {
         assert_eq!(admit("far", VERSION, OWN), Ok(()));
         // The protocol alone does not say that figures can be compared.
-        let older = admit("far", VERSION, "0.0.7").unwrap_err();
+        let older = admit("far", VERSION, "0.0.7").unwrap_err().to_string();
         assert!(older.contains("far") && older.contains("0.0.7") && older.contains(OWN), "{older}");
-        let other = admit("far", VERSION + 1, OWN).unwrap_err();
+        let other = admit("far", VERSION + 1, OWN).unwrap_err().to_string();
         assert!(other.contains("another build") && other.contains("install"), "{other}");
         assert!(admit("far", VERSION + 1, "0.0.7").is_err());
     }

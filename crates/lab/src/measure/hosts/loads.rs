@@ -16,6 +16,7 @@ use duality_load::{Observer, Report, Slice};
 
 use super::link::{Answers, Link};
 use super::protocol::{Answer, Load, Order};
+use crate::failure::{Blame, Failure, Party};
 use crate::measure::driver::{After, Driver};
 use crate::measure::window::Window;
 use crate::record::CellKey;
@@ -58,15 +59,17 @@ fn course(
     parts: &[Part],
     window: &mut Window<'_>,
     interrupted: &AtomicBool,
-) -> Result<Report, String> {
+) -> Result<Report, Failure> {
     let begun = Instant::now();
-    let hear = |part: &Part, window: &mut Window<'_>| loop {
-        if interrupted.load(Ordering::Relaxed) {
-            return Err("interrupted before anything was measured".to_owned());
-        }
-        match part.answers.next(GLANCE)? {
-            Some(answer) => return Ok(answer),
-            None => window.progress(0, begun.elapsed()),
+    let hear = |part: &Part, window: &mut Window<'_>| -> Result<Answer, Failure> {
+        loop {
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(duality_load::Error::Interrupted.into());
+            }
+            match part.answers.next(GLANCE)? {
+                Some(answer) => return Ok(answer),
+                None => window.progress(0, begun.elapsed()),
+            }
         }
     };
     for is_open in [true, false] {
@@ -90,8 +93,8 @@ fn course(
             other => return Err(part.link.odd(&other)),
         }
     }
-    let merged = Report::merged(&reports).map_err(|error| error.to_string())?;
-    merged.ok_or_else(|| "no host makes load".to_owned())
+    let merged = Report::merged(&reports).blame(Party::Load)?;
+    merged.ok_or_else(|| Failure::new(Party::Load, "no host makes load"))
 }
 
 impl Driver for Loads {
@@ -101,7 +104,7 @@ impl Driver for Loads {
         after: After,
         window: &mut Window<'_>,
         interrupted: &AtomicBool,
-    ) -> Result<Report, String> {
+    ) -> Result<Report, Failure> {
         let address = window.address();
         self.measure_round_trip(address);
         self.next += 1;
@@ -114,7 +117,7 @@ impl Driver for Loads {
             let answers = link.order(&Order::Load(Box::new(load)))?;
             Ok(Part { link: Arc::clone(link), answers })
         };
-        let begun: Result<Vec<Part>, String> = links.iter().enumerate().map(begin).collect();
+        let begun: Result<Vec<Part>, Failure> = links.iter().enumerate().map(begin).collect();
         let made = begun.and_then(|parts| course(&parts, window, interrupted));
         match made {
             Ok(report) => {
@@ -131,10 +134,10 @@ impl Driver for Loads {
         }
     }
 
-    fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, String> {
+    fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, Failure> {
         let (number, links) = &self.joined[load];
         let order = Order::Slice { number: *number, length };
-        let begun: Result<Vec<_>, String> =
+        let begun: Result<Vec<_>, Failure> =
             links.iter().map(|link| Ok((link, link.order(&order)?))).collect();
         let mut whole = Slice::default();
         for (link, answers) in begun? {
@@ -142,7 +145,10 @@ impl Driver for Loads {
             match answers.next(patience)? {
                 Some(Answer::Slice(slice)) => whole.add(&slice),
                 Some(other) => return Err(link.odd(&other)),
-                None => return Err(format!("host {}: its load does not end", link.host())),
+                None => {
+                    let problem = format!("host {}: its load does not end", link.host());
+                    return Err(Failure::new(Party::Load, problem));
+                }
             }
         }
         Ok(whole)

@@ -32,6 +32,7 @@ use super::meter::Meter;
 use super::no_server::NoServer;
 use super::server::Server;
 use super::store::{OpenStore, Store};
+use crate::failure::{Blame, Failure, Party};
 use crate::record::{CellKey, Disturbance, Machine, Placement, Role, Topology};
 
 use fleet::Fleet;
@@ -61,11 +62,11 @@ impl Hosts {
     /// # Errors
     ///
     /// The error names the host that could not be reached, with the reason, in one line.
-    pub(crate) fn connect(experiment: &Experiment, topology: &Topology) -> Result<Self, String> {
+    pub(crate) fn connect(experiment: &Experiment, topology: &Topology) -> Result<Self, Failure> {
         let hosts = Self {
             experiment: experiment.clone(),
             topology: topology.clone(),
-            launcher: Launcher::read(&topology.launcher)?,
+            launcher: Launcher::read(&topology.launcher).blame(Party::User)?,
             links: Mutex::default(),
             attempts: Mutex::default(),
             next: AtomicU64::new(1),
@@ -102,7 +103,7 @@ impl Hosts {
     }
 
     /// The link to a host. A lost link is made anew.
-    fn link(&self, host: &str) -> Result<Arc<Link>, String> {
+    fn link(&self, host: &str) -> Result<Arc<Link>, Failure> {
         let known = self.links.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned();
         if let Some(link) = known.filter(|link| link.lost().is_none()) {
             return Ok(link);
@@ -111,7 +112,8 @@ impl Hosts {
             let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
             let attempts = attempts.entry(host.to_owned()).or_default();
             if *attempts > ATTEMPTS {
-                return Err(format!("host {host}: given up after {attempts} attempts"));
+                let problem = format!("host {host}: given up after {attempts} attempts");
+                return Err(Failure::new(Party::Machine, problem));
             }
             *attempts += 1;
         }
@@ -166,10 +168,10 @@ impl Hosts {
         placement: &Placement,
         order: impl FnOnce(u64, IpAddr) -> Order,
     ) -> Result<DistantServer, NoServer> {
-        let address = address_of(placement).map_err(NoServer::Failed)?;
-        let link = self.link(&placement.host).map_err(NoServer::Failed)?;
+        let address = address_of(placement)?;
+        let link = self.link(&placement.host)?;
         let number = self.number();
-        match link.ask(&order(number, any(address))).map_err(NoServer::Failed)? {
+        match link.ask(&order(number, any(address)))? {
             Answer::Listens { port, .. } => {
                 Ok(DistantServer::new(link, number, SocketAddr::new(address, port)))
             }
@@ -186,13 +188,13 @@ impl Hosts {
             Some(Store::Redis) => {
                 let placement = self.topology.of(Role::Store).next();
                 let placement = placement.ok_or_else(|| {
-                    NoServer::Failed("no host has the role store: add store=HOST".to_owned())
+                    Failure::misuse("no host has the role store").remedy("add store=HOST")
                 })?;
-                let address = address_of(placement).map_err(NoServer::Failed)?;
-                let link = self.link(&placement.host).map_err(NoServer::Failed)?;
+                let address = address_of(placement)?;
+                let link = self.link(&placement.host)?;
                 let number = self.number();
                 let order = Order::Store { number, listen: any(address) };
-                match link.ask(&order).map_err(NoServer::Failed)? {
+                match link.ask(&order)? {
                     Answer::Listens { port, password } => {
                         let address = SocketAddr::new(address, port);
                         let url = format!("redis://:{}@{address}", password.unwrap_or_default());
@@ -212,7 +214,7 @@ impl Hosts {
     pub(crate) fn loads(&self) -> Result<Loads, NoServer> {
         let links = self.topology.of(Role::Load).map(|placement| self.link(&placement.host));
         let links: Result<Vec<_>, _> = links.collect();
-        Ok(Loads::new(links.map_err(NoServer::Failed)?))
+        Ok(Loads::new(links?))
     }
 
     /// The disturbances on the processors of servers and loads since the last look.
@@ -256,7 +258,7 @@ impl Meter for HostsMeter {
 }
 
 /// The address to which other roles connect, found by this machine.
-fn address_of(placement: &Placement) -> Result<IpAddr, String> {
+fn address_of(placement: &Placement) -> Result<IpAddr, Failure> {
     let text = placement.reached_at();
     if let Ok(address) = text.trim_matches(['[', ']']).parse() {
         return Ok(address);
@@ -264,15 +266,15 @@ fn address_of(placement: &Placement) -> Result<IpAddr, String> {
     let found: Vec<SocketAddr> = match (text, 0).to_socket_addrs() {
         Ok(found) => found.collect(),
         Err(error) => {
-            return Err(format!(
-                "host {text}: no address found ({error}): name it, as in {}={}@10.0.0.1",
-                placement.role.name(),
-                placement.host
-            ));
+            let (role, host) = (placement.role.name(), &placement.host);
+            return Err(Failure::misuse(format!("host {text}: no address found ({error})"))
+                .remedy(format_args!("name it, as in {role}={host}@10.0.0.1")));
         }
     };
     let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first.map(SocketAddr::ip).ok_or_else(|| format!("host {text}: it has no address"))
+    first
+        .map(SocketAddr::ip)
+        .ok_or_else(|| Failure::misuse(format!("host {text}: it has no address")))
 }
 
 /// All addresses of a host, of the same family.

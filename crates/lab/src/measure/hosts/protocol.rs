@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
 use crate::measure::experiment::Experiment;
 use crate::measure::observe::counters::Counters;
 use crate::record::{CellKey, Disturbance, Machine, QueueState, Role};
 
 /// The version of these lines.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// The interval at which each side says that it is alive.
 pub(super) const BEAT: Duration = Duration::from_secs(2);
 /// After this time without a line, the other side counts as gone.
@@ -98,7 +99,7 @@ pub(super) enum Answer {
     /// The process is unavailable on this host, with the reason.
     Unavailable(String),
     /// The order failed, with the reason.
-    Failed(String),
+    Failed(Failure),
     /// A length of time.
     Time(Duration),
     /// The resources that a server has used.

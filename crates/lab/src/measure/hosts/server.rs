@@ -81,7 +81,7 @@ impl Server for DistantServer {
 
     fn last_words(&mut self, error: Option<&io::Error>) -> String {
         if let Some(lost) = self.link.lost() {
-            return lost;
+            return lost.to_string();
         }
         let order = Order::LastWords { number: self.number, error: error.map(ToString::to_string) };
         match self.ask(&order) {
@@ -116,8 +116,8 @@ impl Elsewhere for DistantStore {
     fn problem(&mut self) -> Option<String> {
         match self.link.ask(&Order::Problem { number: self.number }) {
             Ok(Answer::Text(problem)) => problem,
-            Ok(other) => Some(self.link.odd(&other)),
-            Err(lost) => Some(lost),
+            Ok(other) => Some(self.link.odd(&other).to_string()),
+            Err(lost) => Some(lost.to_string()),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use duality_load::Latency;
 
+use crate::Mistake;
+
 /// All names.
 const NAMES: [&str; 9] = [
     "requests", "seconds", "errors", "mean_us", "p50_us", "p90_us", "p99_us", "p99.9_us", "max_us",
@@ -31,21 +33,21 @@ impl Figures {
     /// # Errors
     ///
     /// The error of the output and the remedy, in one line.
-    pub(crate) fn parse(output: &str, elapsed: Duration) -> Result<Self, String> {
+    pub(crate) fn parse(output: &str, elapsed: Duration) -> Result<Self, Mistake> {
         let written = numbers(output)?;
         let of = |name: &str| written.get(name).copied();
         let requests = of("requests").ok_or(
             "it printed no requests: have it print a line `requests NUMBER` (docs/run.md)",
         )?;
         if requests < 1.0 {
-            return Err("no request succeeded".to_owned());
+            return Err("no request succeeded".into());
         }
         let (seconds, elapsed) = (of("seconds"), elapsed.as_secs_f64());
         if seconds.is_some_and(|seconds| seconds <= 0.0 || seconds > elapsed + 1.0) {
             let seconds = seconds.unwrap_or(0.0);
             return Err(format!(
                 "it printed `seconds {seconds}` and ran for {elapsed:.2} s: have it print how many seconds the requests took"
-            ));
+            ).into());
         }
         let latency = |name| of(name).unwrap_or(0.0);
         Ok(Self {
@@ -66,7 +68,7 @@ impl Figures {
 }
 
 /// The figures in a text, by name.
-fn numbers(output: &str) -> Result<BTreeMap<&'static str, f64>, String> {
+fn numbers(output: &str) -> Result<BTreeMap<&'static str, f64>, Mistake> {
     let mut found = BTreeMap::new();
     for line in output.lines() {
         let mut words = line.split_whitespace();
@@ -77,7 +79,9 @@ fn numbers(output: &str) -> Result<BTreeMap<&'static str, f64>, String> {
             Some(number) => found.insert(name, number),
             None => {
                 let line: String = line.trim().chars().take(80).collect();
-                return Err(format!("it printed `{line}`: have it print `{name}` and a number"));
+                return Err(
+                    format!("it printed `{line}`: have it print `{name}` and a number").into()
+                );
             }
         };
     }
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_wrong_is_told_with_the_remedy() {
-        for (output, told) in [
+        for (output, message) in [
             ("done", "print a line `requests NUMBER`"),
             ("requests", "it printed `requests`: have it print `requests` and a number"),
             ("requests many", "`requests many`"),
@@ -108,8 +112,8 @@ mod tests {
             ("requests 9\nseconds 1500", "it printed `seconds 1500` and ran for 2.00 s"),
             ("requests 9\nseconds 0", "`seconds 0`"),
         ] {
-            let problem = Figures::parse(output, Duration::from_secs(2)).unwrap_err();
-            assert!(problem.contains(told) && !problem.contains('\n'), "{output}: {problem}");
+            let problem = Figures::parse(output, Duration::from_secs(2)).unwrap_err().to_string();
+            assert!(problem.contains(message) && !problem.contains('\n'), "{output}: {problem}");
         }
     }
 }

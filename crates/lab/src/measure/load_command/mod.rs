@@ -23,6 +23,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 pub(crate) use figures::Figures;
 
+use crate::failure::{Blame, Failure, Party};
 use crate::measure::peers::find;
 use crate::measure::spawn::{command, last_words, log_file, name_of, pinned, read_log};
 
@@ -88,9 +89,9 @@ pub(crate) fn run(
     connections: usize,
     cpus: &[usize],
     interrupted: &AtomicBool,
-) -> Result<Run, String> {
+) -> Result<Run, Failure> {
     let name = name_of(words.first().map_or("", String::as_str));
-    let told = |problem: String| format!("the load command {name}: {problem}");
+    let place = format!("the load command {name}");
     let fill = |word: &String| {
         word.replace("{host}", &address.ip().to_string())
             .replace("{port}", &address.port().to_string())
@@ -106,49 +107,54 @@ pub(crate) fn run(
     };
     let (begun, before) = (Instant::now(), cpu_of_children());
     let (child, output, complaints) =
-        start().map_err(|error: std::io::Error| told(error.to_string()))?;
+        start().map_err(|error: std::io::Error| Failure::new(Party::Machine, error).at(&place))?;
     let ended = await_end(child, &output, interrupted);
     let elapsed = begun.elapsed();
-    ended.map_err(|problem| {
-        let said = read_log(&complaints);
-        let said = last_words(&said).map_or(String::new(), |line| format!(": {line}"));
-        told(format!("{problem}{said}"))
+    ended.map_err(|failure| {
+        let errors = read_log(&complaints);
+        let last = last_words(&errors).map_or(String::new(), |line| format!(": {line}"));
+        Failure::new(failure.party, format!("{failure}{last}")).at(&place)
     })?;
-    let figures = Figures::parse(&read_log(&output), elapsed).map_err(told)?;
+    let figures = Figures::parse(&read_log(&output), elapsed).blame_at(Party::Load, &place)?;
     Ok(Run { figures, elapsed, cpu: cpu_of_children().saturating_sub(before) })
 }
 
 /// Waits until the command ends. A command that does not end in time, prints too much, or is
 /// interrupted is killed with all its processes.
-fn await_end(mut child: Child, output: &File, interrupted: &AtomicBool) -> Result<(), String> {
+fn await_end(mut child: Child, output: &File, interrupted: &AtomicBool) -> Result<(), Failure> {
     /// The interval at which the lab checks the command's output and interruptions.
     const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     let begun = Instant::now();
     let group = Pid::from_child(&child);
-    let handle = pidfd_open(group, PidfdFlags::empty()).map_err(|error| error.to_string())?;
+    let handle = pidfd_open(group, PidfdFlags::empty()).blame(Party::Machine)?;
     let problem = loop {
         if poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&GLANCE)) == Ok(1) {
             break None;
         }
         if interrupted.load(Ordering::Relaxed) {
-            break Some("interrupted".to_owned());
+            break Some(Failure::new(Party::Interruption, "interrupted"));
         }
         if begun.elapsed() > LONGEST_RUN {
             let longest = LONGEST_RUN.as_secs();
-            break Some(format!("it ran for more than {longest} s: have it make fewer requests"));
+            let problem = format!("it ran for more than {longest} s");
+            break Some(Failure::new(Party::Load, problem).remedy("have it make fewer requests"));
         }
         if output.metadata().is_ok_and(|about| about.len() > MOST_OUTPUT << 20) {
-            let problem = "have it print the figures only";
-            break Some(format!("it printed more than {MOST_OUTPUT} MiB: {problem}"));
+            let problem = format!("it printed more than {MOST_OUTPUT} MiB");
+            break Some(
+                Failure::new(Party::Load, problem).remedy("have it print the figures only"),
+            );
         }
     };
     // Kill also the processes that an ended command left behind. These processes would disturb the
     // next measurement.
     let _ = kill_process_group(group, Signal::KILL);
-    let status = child.wait().map_err(|error| error.to_string())?;
+    let status = child.wait().blame(Party::Machine)?;
     match problem {
         Some(problem) => Err(problem),
-        None if !status.success() => Err(format!("it failed ({status})")),
+        None if !status.success() => {
+            Err(Failure::new(Party::Load, format!("it failed ({status})")))
+        }
         None => Ok(()),
     }
 }
@@ -172,7 +178,7 @@ mod tests {
         words.iter().map(|&word| word.to_owned()).collect()
     }
 
-    fn ran(script: &str) -> Result<Run, String> {
+    fn ran(script: &str) -> Result<Run, Failure> {
         let address = SocketAddr::from(([127, 0, 0, 1], 4711));
         let words = words(&["sh", "-c", script, "{port}", "{connections}"]);
         run(&words, address, 8, &[], &AtomicBool::new(false))
@@ -187,7 +193,7 @@ mod tests {
 
     #[test]
     fn why_there_are_no_figures_is_told_in_one_line() {
-        for (script, told) in [
+        for (script, message) in [
             (
                 "echo refused >&2; exit 3",
                 "the load command sh: it failed (exit status: 3): refused",
@@ -199,8 +205,8 @@ mod tests {
                 "more than 1 MiB",
             ),
         ] {
-            let problem = ran(script).unwrap_err();
-            assert!(problem.contains(told) && !problem.contains('\n'), "{script}: {problem}");
+            let problem = ran(script).unwrap_err().to_string();
+            assert!(problem.contains(message) && !problem.contains('\n'), "{script}: {problem}");
         }
     }
 
@@ -209,20 +215,20 @@ mod tests {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let words = words(&["sh", "-c", "sleep 60 & sleep 60; : {port}"]);
         let begun = Instant::now();
-        let problem = run(&words, address, 1, &[], &AtomicBool::new(true)).unwrap_err();
+        let problem = run(&words, address, 1, &[], &AtomicBool::new(true)).unwrap_err().to_string();
         assert!(problem.contains("interrupted"), "{problem}");
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 
     #[test]
     fn what_cannot_be_run_is_known_beforehand() {
-        for (given, told) in [
+        for (given, message) in [
             (&[][..], "name the program"),
             (&["sh"][..], "put {port} into it"),
             (&["no-such-load", "{port}"][..], "no such program"),
         ] {
             let problem = problem(&words(given)).unwrap();
-            assert!(problem.contains(told), "{problem}");
+            assert!(problem.contains(message), "{problem}");
         }
         assert_eq!(problem(&words(&["sh", "-c", "load {port}"])), None);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::Mistake;
 use crate::record::{Peer, Stop};
 
 /// The seconds that a balancer may take until it listens.
@@ -49,7 +50,7 @@ const BALANCERS: [Balancer; 2] = [
 ///
 /// The error says that the name is unknown, or that the balancer does not fit the service, and
 /// gives the remedy.
-pub(crate) fn balancer(name: &str, service: &str) -> Result<Peer, String> {
+pub(crate) fn balancer(name: &str, service: &str) -> Result<Peer, Mistake> {
     let is_http = matches!(service, "http" | "guestbook" | "relay");
     let known = BALANCERS.iter().find(|balancer| balancer.name == name);
     let balancer = known.ok_or_else(|| {
@@ -57,7 +58,7 @@ pub(crate) fn balancer(name: &str, service: &str) -> Result<Peer, String> {
         format!("there is no balancer `{name}`: choose from {names}")
     })?;
     if !is_http && !balancer.any_protocol {
-        return Err(format!("{name} balances http, and not {service}: choose haproxy"));
+        return Err(format!("{name} balances http, and not {service}: choose haproxy").into());
     }
     let mode = if is_http { "http" } else { "tcp" };
     Ok(Peer {
@@ -91,9 +92,14 @@ mod tests {
 
     #[test]
     fn what_cannot_balance_a_service_is_told() {
-        assert!(balancer("nginx", "chat").unwrap_err().ends_with("choose haproxy"));
+        assert!(balancer("nginx", "chat").unwrap_err().to_string().ends_with("choose haproxy"));
         assert!(balancer("haproxy", "chat").unwrap().configuration.contains("mode tcp"));
         assert!(balancer("haproxy", "guestbook").unwrap().configuration.contains("mode http"));
-        assert!(balancer("ipvs", "http").unwrap_err().contains("choose from nginx, haproxy"));
+        assert!(
+            balancer("ipvs", "http")
+                .unwrap_err()
+                .to_string()
+                .contains("choose from nginx, haproxy")
+        );
     }
 }

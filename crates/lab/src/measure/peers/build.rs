@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::find;
+use crate::failure::{Failure, Party};
 use crate::record::Peer;
 
 /// The placeholder of the program that the build makes.
@@ -18,29 +19,32 @@ pub fn build<'a>(peers: impl Iterator<Item = &'a Peer>, folder: &Path) -> BTreeM
         let outcome = || make(peer, &folder.join(&peer.name));
         made.entry(peer.name.clone()).or_insert_with(outcome);
     }
-    made.into_iter().filter_map(|(name, outcome)| Some((name, outcome.err()?))).collect()
+    made.into_iter()
+        .filter_map(|(name, outcome)| Some((name, outcome.err()?.to_string())))
+        .collect()
 }
 
 /// Builds one program. The error is one line.
-fn make(peer: &Peer, program: &Path) -> Result<(), String> {
+fn make(peer: &Peer, program: &Path) -> Result<(), Failure> {
+    let cannot = |why: String| Failure::new(Party::Machine, why).at("cannot be built");
     let program = program.to_string_lossy();
     let mut words = peer.build.iter().map(|word| word.replace(PROGRAM, &program));
     let name = words.next().unwrap_or_default();
-    let compiler = find(&name).ok_or_else(|| format!("cannot be built: needs {name}"))?;
+    let compiler = find(&name).ok_or_else(|| cannot(format!("needs {name}")))?;
     let output = Command::new(compiler).args(words).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("cannot be built: {name}: {error}"))?;
+    let output = output.map_err(|error| cannot(format!("{name}: {error}")))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let mut lines = errors.lines().map(str::trim).filter(|line| !line.is_empty());
     // A compiler writes warnings besides errors. After the linker's message, it also writes that
     // the linker has failed.
     let is_error = |line: &&str| line.contains("error:") && !line.contains("linker command failed");
     let error = lines.clone().find(is_error).or_else(|| lines.next());
-    let told = error.map_or_else(|| output.status.to_string(), str::to_owned);
+    let message = error.map_or_else(|| output.status.to_string(), str::to_owned);
     let name = Path::new(&name).file_name().unwrap_or_default();
-    Err(format!("cannot be built: {}: {told}", name.display()))
+    Err(cannot(format!("{}: {message}", name.display())))
 }
 
 #[cfg(test)]
@@ -67,12 +71,12 @@ mod tests {
             peer("alone", &["no-such-compiler", PROGRAM]),
             peer("there", &[]),
         ];
-        let told = build(peers.iter().chain(&peers), folder.path());
+        let problems = build(peers.iter().chain(&peers), folder.path());
         assert!(folder.path().join("made").is_file());
-        assert_eq!(told["refused"], "cannot be built: sh: a.c: error: b");
-        assert_eq!(told["unlinked"], "cannot be built: sh: ld: no -lx");
-        assert_eq!(told["silent"], "cannot be built: sh: exit status: 3");
-        assert_eq!(told["alone"], "cannot be built: needs no-such-compiler");
-        assert_eq!(told.len(), 4);
+        assert_eq!(problems["refused"], "cannot be built: sh: a.c: error: b");
+        assert_eq!(problems["unlinked"], "cannot be built: sh: ld: no -lx");
+        assert_eq!(problems["silent"], "cannot be built: sh: exit status: 3");
+        assert_eq!(problems["alone"], "cannot be built: needs no-such-compiler");
+        assert_eq!(problems.len(), 4);
     }
 }

@@ -216,8 +216,8 @@ impl ReadyMade {
         }
         let mut command = Command::new(find(self.program)?);
         let output = command.args(self.version).stdin(Stdio::null()).output().ok()?;
-        let said = [output.stdout, output.stderr].concat();
-        let line = String::from_utf8_lossy(&said).lines().next()?.trim().to_owned();
+        let printed = [output.stdout, output.stderr].concat();
+        let line = String::from_utf8_lossy(&printed).lines().next()?.trim().to_owned();
         Some(line)
     }
 

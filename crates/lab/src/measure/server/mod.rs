@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
+use crate::failure::{Failure, Party};
 use crate::measure::experiment::Experiment;
 use crate::measure::no_server::NoServer;
 use crate::measure::observe::counters::Counters;
@@ -105,6 +106,6 @@ pub(crate) fn start_balancer(
 ) -> Result<Box<dyn Server>, NoServer> {
     let topology = experiment.design.topology.as_ref();
     let balancer = topology.and_then(|topology| topology.balancer.as_ref());
-    let balancer = balancer.ok_or_else(|| NoServer::Failed("there is no balancer".to_owned()))?;
+    let balancer = balancer.ok_or_else(|| Failure::new(Party::Machine, "there is no balancer"))?;
     Ok(Box::new(peer::Process::start(experiment, key, balancer, servers)?))
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::{DRAIN, Server};
+use crate::failure::{Failure, Party};
 use crate::measure::experiment::Experiment;
 use crate::measure::no_server::NoServer;
 use crate::measure::observe::counters::{self, Counters};
@@ -107,7 +108,7 @@ impl Process {
     /// Starts `command`, a server of ours with `--control`, and waits until it listens.
     pub(crate) fn launch(mut command: Command) -> Result<Self, NoServer> {
         let failed =
-            |error: io::Error| NoServer::Failed(format!("cannot start the server: {error}"));
+            |error: io::Error| Failure::new(Party::Machine, error).at("cannot start the server");
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         ours.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         let (stderr, log) = log_file().map_err(failed)?;
@@ -121,9 +122,11 @@ impl Process {
             Ok(Message::Ready { address }) => server.address = address,
             Ok(Message::Unavailable(reason)) => return Err(NoServer::Unavailable(reason)),
             Ok(Message::Counters(_) | Message::Queues(_) | Message::Requests(_)) => {
-                return Err(NoServer::Failed("it spoke out of turn".into()));
+                return Err(Failure::new(Party::Subject, "it spoke out of turn").into());
             }
-            Err(error) => return Err(NoServer::Failed(server.last_words(Some(&error)))),
+            Err(error) => {
+                return Err(Failure::new(Party::Subject, server.last_words(Some(&error))).into());
+            }
         }
         Ok(server)
     }
@@ -249,11 +252,11 @@ impl Server for Process {
     fn last_words(&mut self, error: Option<&io::Error>) -> String {
         let ended = self.await_end();
         self.kill();
-        let said = last_words(&read_log(&self.stderr));
-        match (ended, said) {
-            (Some(status), Some(said)) => format!("the server {}: {said}", how_ended(status)),
+        let last = last_words(&read_log(&self.stderr));
+        match (ended, last) {
+            (Some(status), Some(last)) => format!("the server {}: {last}", how_ended(status)),
             (Some(status), None) => format!("the server {}", how_ended(status)),
-            (None, Some(said)) => said,
+            (None, Some(last)) => last,
             (None, None) => {
                 error.map_or(String::new(), |error| format!("the server did not answer: {error}"))
             }

@@ -24,6 +24,7 @@ use rustix::process::{
 use tempfile::TempDir;
 
 use super::{DRAIN, Server, tree};
+use crate::failure::{Failure, Party};
 use crate::measure::experiment::{Experiment, Site};
 use crate::measure::no_server::NoServer;
 use crate::measure::observe::counters::{self, Counters};
@@ -58,7 +59,8 @@ impl Process {
         servers: &[SocketAddr],
     ) -> Result<Self, NoServer> {
         let failed = |error: io::Error| {
-            NoServer::Failed(format!("cannot start the peer {}: {error}", peer.name))
+            Failure::new(Party::Subject, error)
+                .at(format_args!("cannot start the peer {}", peer.name))
         };
         if let Some(reason) = peer.missing() {
             return Err(NoServer::Unavailable(reason));
@@ -80,7 +82,7 @@ impl Process {
                 break;
             }
         }
-        Err(failed(trouble))
+        Err(failed(trouble).into())
     }
 
     fn spawn(
@@ -334,15 +336,18 @@ mod tests {
 
     #[test]
     fn what_goes_wrong_is_told() {
-        let told = |peer: &Peer| match start(peer) {
-            Err(NoServer::Failed(reason) | NoServer::Unavailable(reason)) => reason,
+        let failure = |peer: &Peer| match start(peer) {
+            Err(none) => none.failure().to_string(),
             Ok(_) => panic!("it started"),
         };
-        assert_eq!(told(&peer(&["no-such-server"])), "needs no-such-server: it is not on the PATH");
-        let ended = told(&peer(&["sh", "-c", "echo no $0 in $ROOT >&2; exit 3", "{port"]));
+        assert_eq!(
+            failure(&peer(&["no-such-server"])),
+            "needs no-such-server: it is not on the PATH"
+        );
+        let ended = failure(&peer(&["sh", "-c", "echo no $0 in $ROOT >&2; exit 3", "{port"]));
         assert!(ended.contains("the server ended with exit code 3: no {port in /"), "{ended}");
         let slow = Peer { start_seconds: 0.05, ..peer(&["sleep", "60"]) };
-        assert!(told(&slow).contains("does not listen after 0.05 s"));
+        assert!(failure(&slow).contains("does not listen after 0.05 s"));
     }
 
     #[test]

@@ -78,10 +78,10 @@ impl Index {
             partial: summary.partial(),
             best: best(summary),
             worse: worse(summary),
-            recommendation: [&recommendation.headline]
+            recommendation: [&*recommendation.headline]
                 .into_iter()
                 .chain(recommendation.all_sentences())
-                .cloned()
+                .map(str::to_owned)
                 .collect(),
             rates: rates(summary),
         };

@@ -3,14 +3,17 @@
 
 use std::fmt::Write;
 
+use super::labels::{GAP, cut, width};
 use crate::format::escaped;
 
 const ROW: f64 = 30.0;
 const BAR: f64 = 20.0;
-const NAMES: f64 = 96.0;
 const WIDTH: f64 = 640.0;
-/// Room for a figure behind the longest bar.
-const FIGURES: f64 = 76.0;
+/// The size of letters.
+const SIZE: f64 = 13.0;
+/// The most room of a name, and of a figure behind the longest bar.
+const NAMES: f64 = 160.0;
+const FIGURES: f64 = 180.0;
 
 /// A chart of bars.
 #[derive(Clone, Debug)]
@@ -50,28 +53,33 @@ impl Bars {
     pub fn svg(&self) -> String {
         let length = |bar: &Bar| bar.parts.iter().map(|part| part.value).sum::<f64>();
         let longest = self.bars.iter().map(length).fold(f64::MIN_POSITIVE, f64::max);
-        let scale = (WIDTH - NAMES - FIGURES) / longest;
+        let widest = |of: fn(&Bar) -> &str, most: f64| {
+            self.bars.iter().map(|bar| width(of(bar), SIZE)).fold(30.0, f64::max).min(most)
+        };
+        let names = widest(|bar| &bar.name, NAMES) + GAP;
+        let figures = widest(|bar| &bar.figure, FIGURES) + GAP;
+        let scale = (WIDTH - names - figures) / longest;
         let height = ROW * self.bars.len() as f64;
         let mut svg = format!(
             "<svg class=\"bars\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
             escaped(&self.about)
         );
         for (index, bar) in self.bars.iter().enumerate() {
-            self.bar(&mut svg, bar, ROW * index as f64, scale);
+            self.bar(&mut svg, bar, ROW * index as f64, names, scale);
         }
         svg + "</svg>"
     }
 
-    fn bar(&self, svg: &mut String, bar: &Bar, top: f64, scale: f64) {
-        let middle = top + ROW / 2.0;
+    fn bar(&self, svg: &mut String, bar: &Bar, top: f64, names: f64, scale: f64) {
+        let line = top + ROW / 2.0 + SIZE / 3.0;
         // Writing to a string cannot fail.
         let _ = write!(
             svg,
-            "<text x=\"{:.1}\" y=\"{middle:.1}\" class=\"name\">{}</text>",
-            NAMES - 8.0,
-            escaped(&bar.name)
+            "<text x=\"{:.1}\" y=\"{line:.1}\" text-anchor=\"end\">{}</text>",
+            names - GAP,
+            escaped(&cut(&bar.name, SIZE, NAMES))
         );
-        let mut left = NAMES;
+        let mut left = names;
         for part in &bar.parts {
             let width = part.value * scale;
             if width > 0.0 {
@@ -89,35 +97,50 @@ impl Bars {
         }
         let _ = write!(
             svg,
-            "<text x=\"{:.1}\" y=\"{middle:.1}\" class=\"figure\">{}</text>",
-            left + 6.0,
-            escaped(&bar.figure)
+            "<text x=\"{:.1}\" y=\"{line:.1}\" class=\"figure\">{}</text>",
+            left + GAP,
+            escaped(&cut(&bar.figure, SIZE, FIGURES))
         );
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::labels::tests::collision;
     use super::*;
+
+    fn bar(name: &str, values: [f64; 2], figure: &str) -> Bar {
+        let piece = |value| Piece { name: "part", colour: "#fff", value };
+        Bar { name: name.to_owned(), parts: values.map(piece).to_vec(), figure: figure.to_owned() }
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_texts_collide_and_none_leaves_the_picture(
+            bars in prop::collection::vec(("[a-zM%_一]{0,40}", 0.0..1e6_f64, "[0-9 a-z]{0,40}"), 1..20),
+        ) {
+            let bars = bars.iter().map(|(name, value, figure)| bar(name, [*value, 0.5], figure));
+            let told = |value: f64| value.to_string();
+            let svg = Bars { about: String::new(), told, bars: bars.collect() }.svg();
+            prop_assert_eq!(collision(&svg, SIZE), None, "{}", svg);
+        }
+    }
 
     #[test]
     fn a_bar_is_as_long_as_its_parts_and_no_name_is_markup() {
-        let piece = |value| Piece { name: "part", colour: "#fff", value };
-        let bar = |name: &str, values: [f64; 2]| Bar {
-            name: name.to_owned(),
-            parts: values.map(piece).to_vec(),
-            figure: String::new(),
-        };
         let told = |value: f64| value.to_string();
-        let bars = vec![bar("<b>&\"", [1.0, 0.0]), bar("epoll", [1.5, 2.5])];
+        let bars = vec![bar("<b>&\"", [1.0, 0.0], ""), bar("epoll", [1.5, 2.5], "")];
         let svg = Bars { about: String::new(), told, bars }.svg();
         assert!(svg.contains("&lt;b&gt;&amp;&quot;") && !svg.contains("<b>"), "{svg}");
         let widths = svg.split("<rect").skip(1).map(|rest| {
             let width = rest.split(" width=\"").nth(1).unwrap();
             width.split('"').next().unwrap().parse::<f64>().unwrap()
         });
-        let room = WIDTH - NAMES - FIGURES;
-        let expected = [0.25, 0.375, 0.625].map(|share| share * room);
-        assert_eq!(widths.collect::<Vec<f64>>(), expected, "{svg}");
+        let widths: Vec<f64> = widths.collect();
+        let whole = widths[1] + widths[2];
+        assert!((widths[0] - whole / 4.0).abs() < 0.01, "{widths:?}");
+        assert!((widths[1] - whole * 1.5 / 4.0).abs() < 0.01, "{widths:?}");
     }
 }

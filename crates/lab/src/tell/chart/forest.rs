@@ -5,13 +5,17 @@
 
 use std::fmt::Write;
 
-use super::{Scale, width_of};
+use super::labels::{BOLD, GAP, cut, spread, width};
+use super::{LOGARITHMIC, Scale};
 use crate::format::escaped;
 
 const WIDTH: f64 = 430.0;
 const ROW: f64 = 21.0;
 const SIZE: f64 = 12.5;
 const FOOT: f64 = 26.0;
+/// The most room of a name, and of a figure.
+const NAME: f64 = 150.0;
+const FIGURE: f64 = 140.0;
 
 /// A forest plot.
 #[derive(Clone, Debug)]
@@ -43,6 +47,13 @@ pub struct Row {
     pub class: &'static str,
 }
 
+impl Row {
+    /// The size of its letters. The name of a level subject is bold.
+    fn size(&self) -> f64 {
+        if self.class == "level" { BOLD * SIZE } else { SIZE }
+    }
+}
+
 impl Forest {
     /// The plot. Empty without rows.
     pub fn svg(&self) -> String {
@@ -50,10 +61,12 @@ impl Forest {
             return String::new();
         }
         let widest = |of: fn(&Row) -> &str| {
-            self.rows.iter().map(|row| width_of(of(row), SIZE)).fold(30.0, f64::max)
+            self.rows.iter().map(|row| width(of(row), row.size())).fold(30.0, f64::max)
         };
-        let left = widest(|row| &row.name).min(150.0) + 12.0;
-        let right = WIDTH - widest(|row| &row.figure).min(140.0) - 14.0;
+        let scale = if self.is_logarithmic { LOGARITHMIC } else { "" };
+        let left = widest(|row| &row.name).min(NAME) + 12.0;
+        let right = widest(|row| &row.figure).min(FIGURE).max(width(scale, SIZE));
+        let right = WIDTH - right - 14.0;
         let height = ROW * self.rows.len() as f64 + FOOT;
         let (low, high) = self.ends();
         let places = [left + 8.0, right - 8.0];
@@ -66,21 +79,13 @@ impl Forest {
             escaped(&self.about)
         );
         let floor = height - FOOT + 2.0;
-        // A label that would touch the label before is left out, but its rule stays.
-        let mut free = f64::MIN;
-        for mark in x.marks() {
-            let (place, told) = (x.place(mark), (self.told)(mark));
-            let _ = write!(svg, "<path class=\"rule\" d=\"M{place:.1} 0V{floor}\"/>");
-            let half = width_of(&told, SIZE) / 2.0;
-            if place - half < free {
-                continue;
-            }
-            free = place + half + SIZE / 2.0;
+        self.marks(&mut svg, &x, floor, right);
+        if self.is_logarithmic {
             let _ = write!(
                 svg,
-                "<text class=\"mark\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                floor + 15.0,
-                escaped(&told)
+                "<text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\">{LOGARITHMIC}</text>",
+                right + 6.0,
+                floor + 15.0
             );
         }
         if let Some(line) = self.line {
@@ -96,15 +101,37 @@ impl Forest {
                 row.class,
                 left,
                 middle + 4.2,
-                escaped(&row.name),
+                escaped(&cut(&row.name, row.size(), NAME)),
                 right + 6.0,
-                escaped(&row.figure)
+                escaped(&cut(&row.figure, row.size(), FIGURE))
             );
             whisker(&mut svg, row, &x, [low, high], middle);
             svg.push_str("</g>");
         }
         svg.push_str("</svg>");
         svg
+    }
+
+    /// Rules and their labels. A rule without room for its label stays.
+    fn marks(&self, svg: &mut String, x: &Scale, floor: f64, right: f64) {
+        let mut values = x.marks();
+        // The label of the reference line comes first.
+        values.sort_by_key(|mark| Some(*mark) != self.line);
+        let marks: Vec<(f64, String)> =
+            values.into_iter().map(|mark| (x.place(mark), (self.told)(mark))).collect();
+        let wanted: Vec<(f64, f64)> =
+            marks.iter().map(|(place, told)| (*place, width(told, SIZE))).collect();
+        for ((place, told), label) in marks.iter().zip(spread(&wanted, [0.0, right + 6.0 - GAP])) {
+            let _ = write!(svg, "<path class=\"rule\" d=\"M{place:.1} 0V{floor}\"/>");
+            if let Some(middle) = label {
+                let _ = write!(
+                    svg,
+                    "<text class=\"mark\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                    floor + 15.0,
+                    escaped(told)
+                );
+            }
+        }
     }
 
     /// The ends of the axis: the estimates, and half of their span as room on either side.
@@ -155,6 +182,9 @@ fn whisker(svg: &mut String, row: &Row, x: &Scale, [low, high]: [f64; 2], middle
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::labels::tests::collision;
     use super::*;
 
     fn row(name: &str, value: f64, interval: [f64; 2]) -> Row {
@@ -211,6 +241,35 @@ mod tests {
         assert!(scale.place(1.3) - scale.place(1.0) > 4.0);
     }
 
+    proptest! {
+        #[test]
+        fn no_two_texts_collide_and_none_leaves_the_picture(
+            rows in prop::collection::vec(("[a-zM%_一]{0,40}", 1e-6..1e6_f64, 1.0..9.0_f64), 1..30),
+            spread in 0.0..1.0_f64,
+            is_logarithmic: bool,
+            digits in 0..9_usize,
+        ) {
+            let told = [
+                |value: f64| format!("{value:+.0} %"),
+                |value: f64| format!("{value:+.9} %"),
+                |value: f64| format!("{value:e}"),
+            ][digits % 3];
+            // Values that are near each other, and values that are far apart.
+            let row = |(name, value, wide): (String, f64, f64)| Row {
+                figure: format!("{value:.digits$} %"),
+                value: value.powf(spread),
+                interval: Some([value.powf(spread) / wide, value.powf(spread) * wide]),
+                name,
+                class: "level",
+            };
+            let rows = rows.into_iter().map(row).collect();
+            let line = Some(1.0);
+            let svg = Forest { about: String::new(), line, is_logarithmic, told, rows }.svg();
+            prop_assert_eq!(collision(&svg, SIZE), None, "{}", svg);
+            prop_assert_eq!(svg.contains(LOGARITHMIC), is_logarithmic);
+        }
+    }
+
     #[test]
     fn labels_of_the_axis_do_not_touch() {
         let rows = vec![row("a", 1.0, [1.0, 1.0]), row("b", 30.0, [20.0, 50.0])];
@@ -221,7 +280,8 @@ mod tests {
         let (short, long) = (drawn(|_| "1".to_owned()), drawn(|_| "a very long label".to_owned()));
         let count = |svg: &str, class: &str| svg.matches(&format!("class=\"{class}\"")).count();
         assert_eq!(count(&short, "rule"), count(&long, "rule"));
-        assert_eq!(count(&short, "mark"), count(&short, "rule"));
+        // The axis says that it is logarithmic.
+        assert_eq!(count(&short, "mark"), count(&short, "rule") + 1);
         assert!((1..count(&short, "mark")).contains(&count(&long, "mark")), "{long}");
     }
 

@@ -2,17 +2,22 @@
 
 use std::fmt::Write;
 
-use super::{Scale, apart, width_of};
+use super::labels::{BOLD, apart, cut, spread, width};
+use super::{LOGARITHMIC, Scale};
 use crate::format::escaped;
 use crate::statistics::Interval;
 
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 300.0;
-const TOP: f64 = 14.0;
+const TOP: f64 = 22.0;
 const BOTTOM: f64 = 40.0;
-const LEFT: f64 = 58.0;
 /// The size of names and marks.
 const SIZE: f64 = 12.5;
+/// The height of a name, with some room.
+const NAME: f64 = SIZE + 1.5;
+/// The most room of a name, and of a mark of the upright axis.
+const NAMES: f64 = 150.0;
+const MARKS: f64 = 90.0;
 
 /// A chart of lines.
 #[derive(Clone, Debug)]
@@ -64,14 +69,56 @@ pub struct Series {
 /// The place of a point, and its text.
 pub type Point = (f64, f64, String);
 
+/// Where the parts of a chart are.
+struct Layout {
+    /// The ends of the lower axis.
+    left: f64,
+    right: f64,
+    /// The height of the lower axis, and of the picture.
+    floor: f64,
+    height: f64,
+    x: Scale,
+    y: Scale,
+}
+
 impl Lines {
     /// The chart.
     pub fn svg(&self) -> String {
-        let right =
-            self.series.iter().map(|series| width_of(&series.name, SIZE)).fold(40.0, f64::max);
-        let right = WIDTH - right.min(150.0) - 22.0;
+        let Some(layout) = self.layout() else { return String::new() };
+        let Layout { x, y, height, .. } = &layout;
+        let mut svg = format!(
+            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
+            escaped(&self.about)
+        );
+        self.axes(&mut svg, &layout);
+        if self.has_diagonal {
+            let (from, to) = (x.low().max(y.low()), x.high().min(y.high()));
+            let _ = write!(
+                svg,
+                "<path class=\"diagonal\" d=\"M{:.1} {:.1}L{:.1} {:.1}\"/>",
+                x.place(from),
+                y.place(from),
+                x.place(to),
+                y.place(to)
+            );
+        }
+        self.bands.iter().for_each(|band| area(&mut svg, band, x, y));
+        // Coloured lines lie above grey lines, the first uppermost.
+        let mut order: Vec<&Series> = self.series.iter().collect();
+        order.sort_by_key(|series| std::cmp::Reverse(series.rank.unwrap_or(usize::MAX)));
+        for series in order {
+            line(&mut svg, series, x, y);
+        }
+        self.names(&mut svg, &layout);
+        svg.push_str("</svg>");
+        svg
+    }
+
+    /// The layout. `None` without points.
+    fn layout(&self) -> Option<Layout> {
         let points =
             || self.series.iter().flat_map(|series| series.points.iter().chain(&series.doubtful));
+        points().next()?;
         let corners = || {
             let areas = self.bands.iter().flat_map(|band| &band.points);
             let areas = areas.flat_map(|(x, Interval { low, high })| [(*x, *low), (*x, *high)]);
@@ -83,89 +130,77 @@ impl Lines {
             })
         };
         let (across, up) = (ends(|corner| corner.0), ends(|corner| corner.1));
-        if points().next().is_none() {
-            return String::new();
-        }
+        let names = self.series.iter().map(|series| BOLD * width(&series.name, SIZE));
+        let right = WIDTH - names.fold(40.0, f64::max).min(NAMES) - 22.0;
+        // The names at the ends of lines have room above each other.
+        let height = HEIGHT.max(NAME * self.series.len() as f64 + TOP + BOTTOM);
+        let floor = height - BOTTOM;
+        let y = match self.is_logarithmic {
+            true => Scale::logarithmic([up[0] / 1.15, up[1] * 1.15], [floor, TOP]),
+            false => Scale::straight([0.0, up[1] * 1.05], [floor, TOP]),
+        };
+        let marks = y.marks().into_iter().map(|mark| width(&(self.up)(mark), SIZE));
+        let left = marks.fold(30.0, f64::max).min(MARKS) + 10.0;
         let x = match self.is_straight_across {
-            true => Scale::straight([0.0, across[1]], [LEFT + 8.0, right]),
-            false => Scale::logarithmic(across, [LEFT + 8.0, right]),
+            true => Scale::straight([0.0, across[1]], [left + 8.0, right]),
+            false => Scale::logarithmic(across, [left + 8.0, right]),
         };
-        let [low, high] =
-            if self.is_logarithmic { [up[0] / 1.15, up[1] * 1.15] } else { [0.0, up[1] * 1.05] };
-        let places = [HEIGHT - BOTTOM, TOP];
-        let y = if self.is_logarithmic {
-            Scale::logarithmic([low, high], places)
-        } else {
-            Scale::straight([low, high], places)
-        };
-        let mut svg = format!(
-            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-            escaped(&self.about)
-        );
-        self.axes(&mut svg, &x, &y, right);
-        if self.has_diagonal {
-            let (from, to) = (across[0].max(low), across[1].min(high));
-            let _ = write!(
-                svg,
-                "<path class=\"diagonal\" d=\"M{:.1} {:.1}L{:.1} {:.1}\"/>",
-                x.place(from),
-                y.place(from),
-                x.place(to),
-                y.place(to)
-            );
-        }
-        self.bands.iter().for_each(|band| area(&mut svg, band, &x, &y));
-        // Coloured lines lie above grey lines, the first uppermost.
-        let mut order: Vec<&Series> = self.series.iter().collect();
-        order.sort_by_key(|series| std::cmp::Reverse(series.rank.unwrap_or(usize::MAX)));
-        for series in order {
-            line(&mut svg, series, &x, &y);
-        }
-        self.names(&mut svg, &x, &y, right);
-        svg.push_str("</svg>");
-        svg
+        Some(Layout { left, right, floor, height, x, y })
     }
 
-    fn axes(&self, svg: &mut String, x: &Scale, y: &Scale, right: f64) {
-        let floor = HEIGHT - BOTTOM;
-        for mark in y.marks() {
-            let place = y.place(mark);
-            let _ = write!(
-                svg,
-                "<path class=\"rule\" d=\"M{LEFT} {place:.1}H{right:.1}\"/><text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\" \
-                 text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                place + 4.0,
-                escaped(&(self.up)(mark))
-            );
-        }
-        let marked = if self.marked.is_empty() { x.marks() } else { self.marked.clone() };
-        let mut last = f64::MIN;
-        for mark in marked {
-            let (place, text) = (x.place(mark), (self.across)(mark));
-            let half = width_of(&text, SIZE) / 2.0;
-            let _ = write!(svg, "<path class=\"rule\" d=\"M{place:.1} {floor}v4\"/>");
-            // A name that would touch the name before is left out.
-            if place - half > last + 6.0 {
-                last = place + half;
+    fn axes(&self, svg: &mut String, layout: &Layout) {
+        let Layout { left, right, floor, height, x, y } = layout;
+        let marks = y.marks();
+        let wanted: Vec<(f64, f64)> = marks.iter().map(|mark| (y.place(*mark), SIZE)).collect();
+        for (mark, label) in marks.iter().zip(spread(&wanted, [0.0, *height])) {
+            let place = y.place(*mark);
+            let _ = write!(svg, "<path class=\"rule\" d=\"M{left:.1} {place:.1}H{right:.1}\"/>");
+            if let Some(middle) = label {
                 let _ = write!(
                     svg,
-                    "<text class=\"mark\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                    floor + 17.0,
-                    escaped(&text)
+                    "<text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                    left - 6.0,
+                    middle + SIZE / 4.0,
+                    escaped(&cut(&(self.up)(*mark), SIZE, MARKS))
                 );
             }
         }
+        let marks = if self.marked.is_empty() { x.marks() } else { self.marked.clone() };
+        let marks: Vec<(f64, String)> =
+            marks.into_iter().map(|mark| (x.place(mark), (self.across)(mark))).collect();
+        let wanted: Vec<(f64, f64)> =
+            marks.iter().map(|(place, told)| (*place, width(told, SIZE))).collect();
+        for ((place, told), label) in marks.iter().zip(spread(&wanted, [0.0, WIDTH])) {
+            let _ = write!(svg, "<path class=\"rule\" d=\"M{place:.1} {floor}v4\"/>");
+            if let Some(middle) = label {
+                let _ = write!(
+                    svg,
+                    "<text class=\"mark\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                    floor + 17.0,
+                    escaped(told)
+                );
+            }
+        }
+        let below = match self.is_straight_across {
+            true => self.below.clone(),
+            false => format!("{}, {LOGARITHMIC}", self.below),
+        };
         let _ = write!(
             svg,
-            "<text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            right,
-            HEIGHT - 6.0,
-            escaped(&self.below)
+            "<text class=\"mark\" x=\"{right:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            height - 6.0,
+            escaped(&cut(&below, SIZE, *right))
         );
+        if self.is_logarithmic {
+            let _ = write!(
+                svg,
+                "<text class=\"mark\" x=\"{left:.1}\" y=\"{SIZE:.1}\">{LOGARITHMIC}</text>"
+            );
+        }
     }
 
-    fn names(&self, svg: &mut String, x: &Scale, y: &Scale, right: f64) {
+    fn names(&self, svg: &mut String, layout: &Layout) {
+        let Layout { right, floor, x, y, .. } = layout;
         let mut ends: Vec<(f64, f64, &Series)> = self
             .series
             .iter()
@@ -176,12 +211,8 @@ impl Lines {
             .collect();
         ends.sort_by(|one, other| one.0.total_cmp(&other.0));
         let wanted: Vec<f64> = ends.iter().map(|end| end.0).collect();
-        let gap = (SIZE + 1.5).min((HEIGHT - 8.0) / wanted.len().max(1) as f64);
-        // Names stand above the marks of the axis, unless there are too many names.
-        let floor = HEIGHT - BOTTOM;
-        let fits = gap * wanted.len() as f64 <= floor - SIZE;
-        let lowest = if fits { floor } else { HEIGHT - SIZE / 2.0 - 2.0 };
-        let places = apart(&wanted, gap, SIZE / 2.0, lowest);
+        // Names stand above the marks of the axis.
+        let places = apart(&wanted, NAME, [TOP - NAME / 2.0, *floor]);
         for ((end, from, series), place) in ends.into_iter().zip(places) {
             let class = class(series.rank);
             let _ = write!(
@@ -192,8 +223,8 @@ impl Lines {
                 right + 5.0,
                 right + 13.0,
                 right + 16.0,
-                place + 4.2,
-                escaped(&series.name)
+                place + SIZE / 4.0,
+                escaped(&cut(&series.name, BOLD * SIZE, NAMES))
             );
         }
     }
@@ -246,6 +277,9 @@ fn line(svg: &mut String, series: &Series, x: &Scale, y: &Scale) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::labels::tests::collision;
     use super::*;
 
     fn chart(names: usize) -> String {
@@ -289,6 +323,40 @@ mod tests {
         assert_eq!(places.len(), 14);
         assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= SIZE - 0.1), "{places:?}");
         assert!(places[13] <= HEIGHT && places[0] >= SIZE / 2.0, "{places:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_texts_collide_and_none_leaves_the_picture(
+            lines in prop::collection::vec(("[a-zM%_一]{1,30}", prop::collection::vec((1.0..1e6_f64, 1e-3..1e9_f64), 1..6)), 1..30),
+            is_logarithmic: bool,
+            is_straight_across: bool,
+            below in "[a-z ]{0,80}",
+        ) {
+            let point = |(x, y): (f64, f64)| (x, y, String::new());
+            let series = lines.into_iter().enumerate().map(|(rank, (name, points))| Series {
+                name,
+                rank: (rank < 3).then_some(rank),
+                points: points.into_iter().map(point).collect(),
+                doubtful: Vec::new(),
+            });
+            let lines = Lines {
+                about: String::new(),
+                below,
+                is_logarithmic,
+                is_straight_across,
+                marked: Vec::new(),
+                across: |value| value.to_string(),
+                up: |value| format!("{value} MiB"),
+                series: series.collect(),
+                has_diagonal: true,
+                bands: Vec::new(),
+            };
+            let svg = lines.svg();
+            prop_assert_eq!(collision(&svg, SIZE), None, "{}", svg);
+            let said = usize::from(is_logarithmic) + usize::from(!is_straight_across);
+            prop_assert!(svg.matches(LOGARITHMIC).count() == said || lines.below.len() > 20, "{}", svg);
+        }
     }
 
     #[test]

@@ -24,6 +24,16 @@ impl Scale {
         Self { low, high, from, to, is_logarithmic: true }
     }
 
+    /// The value at the lower end.
+    pub fn low(&self) -> f64 {
+        self.low
+    }
+
+    /// The value at the upper end.
+    pub fn high(&self) -> f64 {
+        self.high
+    }
+
     /// The place of a value. A value beyond an end is placed at this end.
     pub fn place(&self, value: f64) -> f64 {
         let share = if self.is_logarithmic {

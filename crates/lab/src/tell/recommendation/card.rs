@@ -14,6 +14,9 @@ use crate::judge::verdict::{Finding, Verdict};
 pub struct Card {
     /// The chosen subject, or the best set.
     pub which: String,
+    /// The subject that `costs` are of.
+    #[serde(skip)]
+    pub subject: String,
     /// The certainty of the choice.
     pub sure: Vec<String>,
     /// The tail latency and memory of the choice.
@@ -57,6 +60,7 @@ impl Card {
         let place = format!("At {}", busiest.at());
         Some(Self {
             which,
+            subject: name.to_owned(),
             sure: sure.collect(),
             costs: cost(summary, &place, busiest.concurrency, name).into_iter().collect(),
             changes,

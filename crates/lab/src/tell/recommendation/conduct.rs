@@ -4,6 +4,7 @@ use crate::format::{bytes, duration, grouped};
 use crate::judge::conduct::{self, Conduct};
 use crate::judge::rows::Row;
 use crate::judge::summary::Summary;
+use crate::tell::phrases::Phrase;
 
 /// What is told of each subject, those of `leaders` first.
 pub(super) fn sentences(summary: &Summary, leaders: &[&str]) -> (Vec<String>, Vec<String>) {
@@ -38,19 +39,15 @@ fn in_words(summary: &Summary, name: &str, found: Conduct) -> String {
                 ..1024.0 => format!("{bytes_per_request:.0} bytes"),
                 _ => bytes(bytes_per_request),
             };
-            format!("{name} grows by {growth} a request at {at}.")
+            Phrase::Grows.told(&[name, &growth, &at])
         }
-        Conduct::Stops { longest_us, stops, slices } => format!(
-            "{name} stops: in {} of {} slices no connection got a reply for 50 ms or more, up to {}.",
-            grouped(stops as f64),
-            grouped(slices as f64),
-            duration(longest_us)
-        ),
-        Conduct::Tail { p99_9_us, others_us, concurrency } => format!(
-            "{name} has a p99.9 latency of {} at {}; the others have {}.",
-            duration(p99_9_us),
-            summary.at(concurrency),
-            duration(others_us)
-        ),
+        Conduct::Stops { longest_us, stops, slices } => {
+            let [stops, slices] = [stops, slices].map(|count| grouped(count as f64));
+            Phrase::Stops.told(&[name, &stops, &slices, &duration(longest_us)])
+        }
+        Conduct::Tail { p99_9_us, others_us, concurrency } => {
+            let at = summary.at(concurrency);
+            Phrase::Tail.told(&[name, &duration(p99_9_us), &at, &duration(others_us)])
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::format::{at_most, duration, how_many, listed, percent};
 use crate::judge::network::Network;
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};
+use crate::tell::phrases::Phrase;
 
 /// The deciding metric and the certainty, in full sentences.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
@@ -69,11 +70,8 @@ pub(crate) fn network_of(verdict: &Verdict) -> Option<String> {
         true => format!("{} of {}", duration(round_trip_us), duration(latency_us)),
         false => format!("all of {}", duration(latency_us)),
     };
-    Some(format!(
-        "The network sets the rate at {}, so processor time decides. A round trip takes {part}, and at most \
-         {load_in_server:.1} requests are in the servers at a time",
-        verdict.at(),
-    ))
+    let load = format!("{load_in_server:.1}");
+    Some(Phrase::NetworkRules.told(&[&verdict.at(), &part, &load]))
 }
 
 /// The numbers of connections at which work has moved between server and load generator.
@@ -203,15 +201,19 @@ impl Disturbed {
 pub(in crate::tell) fn disturbed_briefly(summary: &Summary) -> Vec<String> {
     let Disturbed { blocks, what, stolen, waited, throttled, strangers, most, place, .. } =
         Disturbed::of(summary);
+    let (blocks, most) = (blocks.to_string(), percent(most));
+    let told = |phrase: Phrase, count: usize, parts: &[&str]| {
+        let of = count.to_string();
+        (count > 0).then(|| phrase.told(&[parts, &[of.as_str(), blocks.as_str(), what]].concat()))
+    };
     [
-        (stolen, "hypervisor steal".to_owned()),
-        (waited, "the load generator without a processor".to_owned()),
-        (throttled, "no CPU quota left".to_owned()),
-        (strangers, format!("other processes (up to {} of a processor{place})", percent(most))),
+        told(Phrase::Steal, stolen, &[]),
+        told(Phrase::ClientWaited, waited, &[]),
+        told(Phrase::QuotaRanOut, throttled, &[]),
+        told(Phrase::OtherProcesses, strangers, &[&most, &place]),
     ]
     .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .map(|(count, told)| format!("{told} in {count} of {blocks} {what}"))
+    .flatten()
     .collect()
 }
 

@@ -4,6 +4,7 @@ use crate::format::{grouped, listed};
 use crate::judge::faults::{self, Fault};
 use crate::judge::rows::{Ended, Fates, Row};
 use crate::judge::summary::Summary;
+use crate::tell::phrases::Phrase;
 
 /// The subjects that wrong or failed replies disqualify, the servers that ended, and other failed
 /// requests of the best subjects. Empty if all requests succeeded.
@@ -17,10 +18,10 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
         leads && faults::of(row).is_empty()
     };
     [
-        told(summary, "Disqualified for wrong replies", wrong, |fates| fates.wrong),
-        told(summary, "Disqualified for failed requests", failing, |fates| fates.of_server),
+        told(summary, Phrase::WrongReplies, wrong, |fates| fates.wrong),
+        told(summary, Phrase::FailedRequests, failing, |fates| fates.of_server),
         ended(summary),
-        told(summary, "Requests failed", leads, |fates| fates.failed),
+        told(summary, Phrase::SomeFailed, leads, |fates| fates.failed),
     ]
     .into_iter()
     .flatten()
@@ -40,7 +41,7 @@ fn ended(summary: &Summary) -> Option<String> {
     if more > 0 {
         all.push(format!("{more} more"));
     }
-    (!all.is_empty()).then(|| format!("Failed while it was measured: {}.", listed(&all)))
+    (!all.is_empty()).then(|| Phrase::Ended.told(&[&listed(&all)]))
 }
 
 /// The most failed servers that the first line names.
@@ -57,7 +58,7 @@ pub(crate) fn in_sessions(ended: &Ended) -> String {
 /// `Requests failed: epoll (12 of 90,012 at 100 connections).`
 fn told(
     summary: &Summary,
-    what: &str,
+    phrase: Phrase,
     is_it: impl Fn(&Row) -> bool,
     failed: fn(Fates) -> u64,
 ) -> Option<String> {
@@ -76,5 +77,5 @@ fn told(
     }
     let subjects: Vec<String> =
         subjects.iter().map(|(name, at)| format!("{name} ({})", at.join(", "))).collect();
-    (!subjects.is_empty()).then(|| format!("{what}: {}.", listed(&subjects)))
+    (!subjects.is_empty()).then(|| phrase.told(&[&listed(&subjects)]))
 }

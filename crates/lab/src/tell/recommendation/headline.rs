@@ -9,6 +9,7 @@ use crate::judge::alternatives::Alternative;
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{Cause, Finding, Metric, Standing, Told, Verdict};
 use crate::record::Family;
+use crate::tell::phrases::Phrase;
 
 use super::{alternatives, is_best_alone, leads};
 
@@ -24,7 +25,7 @@ pub(super) fn headline(summary: &Summary, chosen: Option<&str>) -> String {
     let is_told = summary.verdicts.iter().any(Verdict::tells_apart);
     if let Some(partial) = summary.partial().filter(|_| !is_told) {
         let partial = partial.replace("partial: ", "");
-        return format!("Cannot tell yet: {partial} are measured. Go on with --resume.");
+        return Phrase::TooEarly.told(&[&partial]);
     }
     match (&summary.ways, &summary.current, chosen) {
         (Some(_), _, _) => of_ways(summary),
@@ -86,15 +87,15 @@ fn of_choice(summary: &Summary, chosen: &str) -> String {
     };
     let is_best = won.iter().all(|verdict| is_best_alone(verdict, chosen));
     let first = match (lost.is_empty(), is_best) {
-        (true, true) => format!("Use {name} is best{place}."),
-        (true, false) => format!("Use {name} is unbeaten{place}."),
+        (true, true) => Phrase::Best.told(&[&name, &place]),
+        (true, false) => Phrase::Unbeaten.told(&[&name, &place]),
         (false, _) => {
             let others: Vec<&str> = in_all(&lost);
             let other = match others.as_slice() {
                 [] => format!("others are better{}", at(summary, &loads(&lost))),
                 [first, ..] => format!("{first}{}", at(summary, &loads(&lost))),
             };
-            format!("Use {name}{place}; {other}.")
+            Phrase::OneSide.told(&[&name, &place, &other])
         }
     };
     let family = summary.families.get(chosen).copied();
@@ -132,27 +133,24 @@ fn against(summary: &Summary, own: Option<Family>, won: &[&Verdict]) -> Option<S
         let all = family.all();
         let who = all[..1].to_uppercase() + &all[1..];
         let place = at(summary, &loads(&there));
-        Some(format!("{who} {}{place}.", costs(metric, least)?))
+        costs(metric, least, &who, &place)
     })
 }
 
-/// A difference from the best of at least this share, in words. `None` if it is too small to tell.
-fn costs(metric: Metric, least: f64) -> Option<String> {
+/// A difference of `who` from the best, of at least this share, in words. `None` if it is too small
+/// to tell.
+fn costs(metric: Metric, least: f64, who: &str, place: &str) -> Option<String> {
     const LEAST: f64 = 0.001;
     let share = if metric == Metric::Rate { 1.0 - 1.0 / (1.0 + least) } else { least };
     let share = (share >= LEAST).then(|| at_least(share))?;
-    let times = ((1.0 + least) * 10.0 + 1e-9).floor() / 10.0;
-    let what = match metric {
-        Metric::ServerCpu => "processor time".to_owned(),
-        Metric::Rate => {
-            return Some(format!("serve at least {share} fewer requests/s than the best"));
-        }
-        Metric::Latency(percentile) => format!("{percentile} latency"),
-    };
-    let verb = if metric == Metric::ServerCpu { "take" } else { "have" };
-    Some(match least < 1.0 {
-        true => format!("{verb} at least {share} more {what} than the best"),
-        false => format!("{verb} at least {times:.1} times the {what} of the best"),
+    let times = format!("{:.1}", ((1.0 + least) * 10.0 + 1e-9).floor() / 10.0);
+    let is_little = least < 1.0;
+    Some(match metric {
+        Metric::ServerCpu if is_little => Phrase::TakesMore.told(&[who, &share, place]),
+        Metric::ServerCpu => Phrase::TakesTimes.told(&[who, &times, place]),
+        Metric::Rate => Phrase::ServesFewer.told(&[who, &share, place]),
+        Metric::Latency(of) if is_little => Phrase::WaitsMore.told(&[who, &share, of, place]),
+        Metric::Latency(of) => Phrase::WaitsTimes.told(&[who, &times, of, place]),
     })
 }
 
@@ -172,17 +170,10 @@ fn of_sets(summary: &Summary) -> String {
     };
     let family = families.first().filter(is_one).copied();
     let first = match (all.as_slice(), family) {
-        ([], _) => "No choice is good at every load: see the map.".to_owned(),
-        ([only], _) => format!("Try {only}{place}: no other is in each best set."),
-        (_, Some(family)) => {
-            format!("Use {}{place}: which is best, this run cannot tell.", family.one())
-        }
-        (some, None) => {
-            format!(
-                "Use one of {}{place}: which is best, this run cannot tell.",
-                set(summary, some)
-            )
-        }
+        ([], _) => Phrase::NoneEverywhere.told(&[]),
+        ([only], _) => Phrase::OneOfEachSet.told(&[only, &place]),
+        (_, Some(family)) => Phrase::Family.told(&[family.one(), &place]),
+        (some, None) => Phrase::OneOf.told(&[&set(summary, some), &place]),
     };
     fitting([first].into_iter().chain(against(summary, family, &sets)))
 }
@@ -205,15 +196,12 @@ fn without_sets(summary: &Summary) -> String {
     if !equal.is_empty() {
         let most = equal.iter().filter_map(|verdict| verdict.most_behind()).reduce(f64::max);
         let place = at(summary, &loads(&equal));
-        let bound = most.map_or(String::new(), |most| {
-            format!(" Their own figures differ by {} at most{place}.", at_most(most))
-        });
-        let first = "Choose by something else than speed: none is better for sure.".to_owned();
-        return fitting([first, bound.trim_start().to_owned()]);
+        let bound = most.map(|most| Phrase::Differ.told(&[&at_most(most), &place]));
+        return fitting([Phrase::NoneBetter.told(&[])].into_iter().chain(bound));
     }
     let busiest = summary.verdicts.iter().max_by_key(|verdict| verdict.concurrency);
     let Some(Verdict { finding: Finding::Withheld { cause }, .. }) = busiest else {
-        return "Nothing was measured that can be compared.".to_owned();
+        return Phrase::NothingCompared.told(&[]);
     };
     let all_are = |of: fn(&Cause) -> bool| {
         summary
@@ -223,26 +211,27 @@ fn without_sets(summary: &Summary) -> String {
     };
     match cause {
         Cause::Nobody if all_are(|cause| matches!(cause, Cause::Nobody)) => {
-            "No choice: each architecture is out. The map says why.".to_owned()
+            Phrase::EachIsOut.told(&[])
         }
         Cause::Alone { subject } if all_are(|cause| matches!(cause, Cause::Alone { .. })) => {
-            format!("Nothing to choose: only {subject} was measured and is sound.")
+            Phrase::OnlyOne.told(&[subject])
         }
-        cause => format!("Cannot tell which is best: {}.", short(cause)),
+        cause => Phrase::CannotTell.told(&[short(cause)]),
     }
 }
 
 /// The cause of a silence and the remedy, in few words.
 fn short(cause: &Cause) -> &'static str {
-    match cause {
-        Cause::Nobody => "each architecture is out at the busiest load",
-        Cause::Alone { .. } => "only one is sound at the busiest load",
-        Cause::Partial => "the run is not complete; go on with --resume",
-        Cause::FewBlocks { .. } => "too little was measured; give it more time with --budget",
-        Cause::Disturbed => "the machine was disturbed; measure again when it is quiet",
-        Cause::Control => "a server differed from itself; measure again",
-        Cause::Coarse => "the noise was too large; give it more time with --budget",
-    }
+    let phrase = match cause {
+        Cause::Nobody => Phrase::AllOutAtBusiest,
+        Cause::Alone { .. } => Phrase::AloneAtBusiest,
+        Cause::Partial => Phrase::NotComplete,
+        Cause::FewBlocks { .. } => Phrase::TooLittle,
+        Cause::Disturbed => Phrase::TooDisturbed,
+        Cause::Control => Phrase::ControlDiffers,
+        Cause::Coarse => Phrase::TooNoisy,
+    };
+    phrase.template()
 }
 
 /// Whether a change from the subject that runs today pays.
@@ -251,7 +240,7 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> String 
         let (_, first) = found[0];
         let all: Vec<&Verdict> = found.iter().map(|(verdict, _)| *verdict).collect();
         let place = at(summary, &loads(&all));
-        let yes = format!("Yes: change from {current} to {}{place}.", first.subject);
+        let yes = Phrase::Change.told(&[current, &first.subject, &place]);
         return fitting([yes].into_iter().chain(saves(&found)));
     }
     if !alternatives::is_compared_at_all(summary) {
@@ -260,27 +249,26 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> String 
             _ => None,
         });
         let cause = causes.next_back().unwrap_or("it was not measured");
-        return format!("Cannot tell whether a change from {current} pays: {cause}.");
+        return Phrase::CannotTellChange.told(&[current, cause]);
     }
     let compared: Vec<&Verdict> = alternatives::compared(summary).collect();
     let place = at(summary, &loads(&compared));
     let all = || compared.iter().flat_map(|verdict| &verdict.alternatives);
     let gain = at_most(alternatives::most_gain(compared.iter().copied()));
     if all().all(|one| one.change == Told::Worse) {
-        return format!("No: keep {current}. Every alternative is worse for sure{place}.");
+        return Phrase::KeepTheBest.told(&[current, &place]);
     }
     let unsure = alternatives::unsure(summary);
     if unsure.is_empty() {
-        return format!("No: keep {current}. No alternative gains more than {gain}{place}.");
+        return Phrase::KeepForGain.told(&[current, &gain, &place]);
     }
     let unsure = alternatives::distinct(unsure.iter().map(|(_, one)| *one));
     let who = match unsure.len() {
         0..=FEW => listed(&unsure),
         many => format!("{many} alternatives"),
     };
-    let first =
-        format!("Cannot tell below {gain}{place}: {who} may gain as much beside {current}.");
-    fitting([first, "Measure longer (--budget).".to_owned()])
+    let first = Phrase::Below.told(&[&gain, &place, &who, current]);
+    fitting([first, Phrase::Longer.told(&[])])
 }
 
 /// What a change saves for sure.
@@ -293,11 +281,9 @@ fn saves(found: &[(&Verdict, &Alternative)]) -> Option<String> {
     let share = if metric == Metric::Rate { 1.0 / (1.0 + high) - 1.0 } else { -high };
     let share = (share >= 0.001).then(|| at_least(share))?;
     Some(match metric {
-        Metric::ServerCpu => format!("It saves at least {share} of the processor time."),
-        Metric::Rate => format!("It serves at least {share} more requests/s."),
-        Metric::Latency(percentile) => {
-            format!("It saves at least {share} of the {percentile} latency.")
-        }
+        Metric::ServerCpu => Phrase::SavesTime.told(&[&share]),
+        Metric::Rate => Phrase::ServesMore.told(&[&share]),
+        Metric::Latency(percentile) => Phrase::SavesLatency.told(&[&share, percentile]),
     })
 }
 
@@ -324,10 +310,11 @@ fn of_ways(summary: &Summary) -> String {
         .into_iter()
         .flatten()
         .collect();
-        match parts.is_empty() {
-            true => format!("{name} in place of {current}: this run cannot tell."),
-            false => format!("{name} in place of {current}: {}.", parts.join(", ")),
-        }
+        let told = match parts.is_empty() {
+            true => "this run cannot tell".to_owned(),
+            false => parts.join(", "),
+        };
+        Phrase::Way.told(&[name, current, &told])
     });
     fitting(told)
 }

@@ -11,8 +11,11 @@ mod foreign;
 pub mod headline;
 mod quicker;
 mod refusal;
+mod sentence;
 mod sets;
 mod silence;
+
+use std::ops::Deref;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -32,6 +35,7 @@ pub use card::Card;
 pub(super) use confidence::{disturbed_briefly, network_of};
 pub(crate) use failures::in_sessions;
 pub use refusal::{Doubt, Refusal};
+pub use sentence::{Question, Sentence};
 use silence::withheld;
 
 /// The recommendation, in words and as data.
@@ -45,7 +49,8 @@ pub struct Recommendation {
     pub architecture: Option<String>,
     /// The choice or the reason why there is none, its certainty, and its reasons. The first
     /// sentence can stand alone.
-    pub sentences: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub sentences: Vec<Sentence>,
     /// The choice on a card. `None` if no subjects are told apart.
     pub card: Option<Card>,
     /// The reason for each withheld verdict, and the remedy.
@@ -87,7 +92,8 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     let headline = headline::headline(summary, chosen.as_deref());
     let crossovers = crossovers(summary);
     // The answer about the subject that runs today comes first.
-    let mut sentences = alternatives::sentences(summary, chosen.as_deref());
+    let today = alternatives::sentences(summary, chosen.as_deref());
+    let mut sentences: Vec<Sentence> = Question::Sure.answered(today).collect();
     let chosen = match alternatives::advice(summary, chosen.as_deref()) {
         Advice::Best => {
             sentences.extend(match &chosen {
@@ -109,26 +115,29 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     let mut alarms: Vec<String> =
         failures::sentences(summary).into_iter().chain(of_leaders).collect();
     for told in &alarms {
-        sentences[0] += &format!(" {told}");
+        sentences[0].text += &format!(" {told}");
     }
-    sentences.extend(of_others);
-    sentences.extend(sets::excluded(summary));
-    sentences.extend(confidence::sentences(summary));
+    sentences.extend(Question::Costs.answered(of_others));
+    sentences.extend(Question::Sure.answered(sets::excluded(summary)));
+    sentences.extend(Question::Sure.answered(confidence::sentences(summary)));
     if let Some(chosen) = &chosen {
         if let Some((concurrency, next)) = runner_up(summary, chosen) {
-            sentences.extend(model::reasons(heading, &records.cells, concurrency, [chosen, next]));
+            let reasons = model::reasons(heading, &records.cells, concurrency, [chosen, next]);
+            sentences.extend(Question::Why.answered(reasons));
         }
-        sentences.extend(crossovers.iter().map(|crossover| crossover.tell(summary)));
+        let changes = crossovers.iter().map(|crossover| crossover.tell(summary));
+        sentences.extend(Question::Why.answered(changes));
     }
-    sentences.extend(refusal::sentences(summary, &refused, &doubts));
-    sentences.extend(faults(summary));
-    sentences.extend(beside(summary));
-    sentences.extend(foreign::sentences(&heading.design));
+    let refusals = refusal::sentences(summary, &refused, &doubts);
+    sentences.extend(Question::Excluded.answered(refusals));
+    sentences.extend(Question::Excluded.answered(faults(summary)));
+    sentences.extend(Question::Excluded.answered(beside(summary)));
+    sentences.extend(Question::Measured.answered(foreign::sentences(&heading.design)));
     let headroom = replay::headroom(heading, summary);
     // The most important sentence comes first.
     let any_will_do = replay::first_sentence(heading, &headroom);
     alarms.splice(0..0, any_will_do.clone());
-    sentences.splice(0..0, any_will_do);
+    sentences.splice(0..0, Question::Sure.answered(any_will_do));
     Recommendation {
         unsaid: silence::without_verdict(summary, chosen.is_some()),
         card: Card::of(summary, chosen.as_deref(), &crossovers),
@@ -190,15 +199,15 @@ fn choose(summary: &Summary) -> Option<String> {
 }
 
 /// The best set, or the reason why there is none.
-fn without_choice(summary: &Summary) -> Vec<String> {
-    match sets::headline(summary) {
-        Some(set) => [set].into_iter().chain(quicker::sentences(summary, None)).collect(),
-        None => vec![silence::nothing(summary)],
-    }
+fn without_choice(summary: &Summary) -> Vec<Sentence> {
+    let set = sets::headline(summary);
+    let quicker = set.iter().flat_map(|_| quicker::sentences(summary, None)).collect::<Vec<_>>();
+    let first = set.unwrap_or_else(|| silence::nothing(summary));
+    Question::Sure.answered([first]).chain(Question::Costs.answered(quicker)).collect()
 }
 
 /// The choice: its loads, its lead, its costs, and the loads at which others are better.
-fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
+fn choice(summary: &Summary, chosen: &str) -> Vec<Sentence> {
     let verdicts = &summary.verdicts;
     // An imprecise verdict is no reason for an architecture, but may be a reason against it.
     let precise = verdicts
@@ -207,14 +216,16 @@ fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
     let precise: Vec<&Verdict> = precise.collect();
     let won: Vec<&Verdict> =
         precise.iter().copied().filter(|verdict| leads(verdict, chosen)).collect();
-    let mut sentences = vec![headline(summary, chosen, &won, precise.len())];
-    sentences.extend(quicker::sentences(summary, Some(chosen)));
+    let first = headline(summary, chosen, &won, precise.len());
+    let mut sentences: Vec<Sentence> = Question::Sure.answered([first]).collect();
+    sentences.extend(Question::Costs.answered(quicker::sentences(summary, Some(chosen))));
     if let Some(largest) = won.iter().rfind(|verdict| verdict.can_recommend()) {
-        sentences.extend(margin(largest, chosen));
-        sentences.extend(cost(summary, "There", largest.concurrency, chosen));
+        sentences.extend(Question::Sure.answered(margin(largest, chosen)));
+        let costs = cost(summary, "There", largest.concurrency, chosen);
+        sentences.extend(Question::Sure.answered(costs));
     }
-    sentences.extend(idle_ones(summary, chosen));
-    sentences.extend(lost(summary, chosen));
+    sentences.extend(Question::Costs.answered(idle_ones(summary, chosen)));
+    sentences.extend(Question::Sure.answered(lost(summary, chosen)));
     sentences
 }
 
@@ -444,7 +455,7 @@ fn beside(summary: &Summary) -> Vec<String> {
 
 /// A subject that is certainly better at one load, and another at the next load at which some
 /// subjects can be told apart.
-fn crossovers(summary: &Summary) -> Vec<Crossover> {
+pub(super) fn crossovers(summary: &Summary) -> Vec<Crossover> {
     let mut verdicts: Vec<&Verdict> =
         summary.verdicts.iter().filter(|verdict| verdict.tells_apart()).collect();
     verdicts.sort_by_key(|verdict| verdict.concurrency);
@@ -464,9 +475,16 @@ fn crossovers(summary: &Summary) -> Vec<Crossover> {
 
 impl Recommendation {
     /// The choice, then the loads without a conclusion, then all other sentences.
-    pub fn all_sentences(&self) -> impl Iterator<Item = &String> {
+    pub fn all_sentences(&self) -> impl Iterator<Item = &str> {
         let (first, rest) = self.sentences.split_at(1.min(self.sentences.len()));
-        first.iter().chain(&self.unsaid).chain(rest)
+        let unsaid = self.unsaid.iter().map(String::as_str);
+        first.iter().map(Deref::deref).chain(unsaid).chain(rest.iter().map(Deref::deref))
+    }
+
+    /// The sentences that answer a question.
+    pub fn answers(&self, question: Question) -> Vec<&str> {
+        let all = self.sentences.iter().filter(|sentence| sentence.answers == question);
+        all.map(Deref::deref).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use crate::format::{at_most, percent};
 use crate::judge::faults::Fault;
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{Cause, Evidence, FEWEST_SESSIONS, Finding, Verdict};
+use crate::tell::phrases::Phrase;
 
 /// The reason why nothing can be recommended.
 pub(super) fn nothing(summary: &Summary) -> String {
@@ -87,19 +88,19 @@ pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<
     let mut told: Vec<(String, Vec<usize>)> = Vec::new();
     for verdict in &summary.verdicts {
         let cause = match &verdict.finding {
-            Finding::Withheld { cause } => format!("no verdict: {}", withheld(cause, verdict)),
+            Finding::Withheld { cause } => Phrase::NoVerdict.told(&[&withheld(cause, verdict)]),
             Finding::Level { .. } => {
                 let Some(cause) = &verdict.imprecise else { continue };
                 let set = match something_chosen {
                     true => format!("the best set is {}, and none of it", sets::members(verdict)),
                     false => "none of the best set".to_owned(),
                 };
-                format!("{set} is recommended: {}", withheld(cause, verdict))
+                Phrase::NoneRecommended.told(&[&set, &withheld(cause, verdict)])
             }
-            Finding::NoDifference if something_chosen => format!(
-                "no difference above {} was found",
-                at_most(verdict.most_behind().unwrap_or(0.0))
-            ),
+            Finding::NoDifference if something_chosen => {
+                let most = at_most(verdict.most_behind().unwrap_or(0.0));
+                Phrase::NoDifference.told(&[&most])
+            }
             _ => continue,
         };
         let at = verdict.concurrency;

@@ -56,12 +56,19 @@ fn part_value(part: &Part) -> Value {
     }
 }
 
+/// A table alone, as HTML with an id.
+pub(in crate::tell) fn table_html(table: &Table, id: &str) -> String {
+    page("{% include \"table\" %}", context! { part => context! { id, ..table_value(table) } })
+}
+
 /// A table, for the template `table`.
-pub(in crate::tell) fn table_value(table: &Table) -> Value {
+fn table_value(table: &Table) -> Value {
     let columns: Vec<Value> = table
         .columns
         .iter()
-        .map(|column| context! { name => column.name, left => column.side == Side::Left })
+        .map(|column| {
+            context! { name => column.name, left => column.side == Side::Left, turn => column.is_turn }
+        })
         .collect();
     let cell = |(cell, column): (&Cell, &Value)| {
         let tone = match cell.tone {

@@ -15,6 +15,18 @@ pub fn table_markdown(table: &Table) -> String {
     title + &header + &rows.collect::<String>()
 }
 
+/// A text of which no letter is Markdown.
+pub(in crate::tell) fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    for letter in text.chars() {
+        if matches!(letter, '\\' | '`' | '*' | '_' | '[' | '<' | '|' | '#') {
+            plain.push('\\');
+        }
+        plain.push(if letter == '\n' { ' ' } else { letter });
+    }
+    plain
+}
+
 fn line<'c>(cells: impl Iterator<Item = &'c str>) -> String {
     // Names come from a file of unknown origin.
     let cell = |cell: &str| format!("| {} ", cell.replace('|', "\\|").replace('\n', " "));

@@ -56,9 +56,28 @@ fn in_colour<'a>(summary: &'a Summary, chosen: Option<&'a str>) -> Vec<&'a str> 
     names
 }
 
+/// The chart that proves the headline: of the busiest load at which subjects are told apart. Then
+/// the charts of the other loads.
+pub(super) fn proof(summary: &Summary) -> (Option<Figure>, Vec<Figure>) {
+    let mut all = behind(summary);
+    let told = |verdict: &Verdict| match summary.current {
+        Some(_) => verdict.alternatives.iter().any(|one| one.change.is_sure()),
+        None => verdict.tells_apart(),
+    };
+    let loads = summary.verdicts.iter().filter(|verdict| told(verdict));
+    let busiest = loads.map(|verdict| behind_id(verdict.concurrency)).next_back();
+    let at = all.iter().position(|figure| Some(&figure.id) == busiest.as_ref());
+    let proof = at.or(all.len().checked_sub(1)).map(|at| all.remove(at));
+    (proof, all)
+}
+
+fn behind_id(concurrency: usize) -> String {
+    format!("behind-{concurrency}")
+}
+
 /// For each number of connections, each subject's distance from the best, or from the subject that
 /// runs today.
-pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
+fn behind(summary: &Summary) -> Vec<Figure> {
     let figure = |verdict: &Verdict| {
         let rows = match &summary.current {
             Some(current) => beside_current(summary, verdict, current),
@@ -82,12 +101,15 @@ pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
             about: format!("How far behind {base} at {at}, by {what}"),
             line: Some(1.0),
             is_logarithmic: true,
-            told: |ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0)),
+            told: |ratio| match 100.0 * (ratio - 1.0) {
+                percent if percent.abs() < 0.5 => "0 %".to_owned(),
+                percent => format!("{percent:+.0} %"),
+            },
             rows,
         }
         .svg();
         Figure {
-            id: format!("behind-{}", verdict.concurrency),
+            id: behind_id(verdict.concurrency),
             title: at,
             caption: format!("{what}, beside {base}"),
             svg,

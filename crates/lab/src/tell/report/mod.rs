@@ -21,7 +21,7 @@ use crate::page::{page, script_data, write_whole};
 use crate::record::{Heading, Machine};
 use crate::tell::answer::Answer;
 use crate::tell::map::Map;
-use crate::tell::render::html::table_value;
+use crate::tell::recommendation::{Question, disturbed_briefly};
 use crate::tell::replay;
 
 pub use raw::RawLines;
@@ -55,9 +55,11 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
     let cells = &records.cells;
     let data = context! {
         service => summary.service, rows => table::row_lines(summary, raw), csv => csv::cells(cells, raw),
+        origin => origin(heading),
     };
     let map = Map::of(summary);
     let recording = heading.design.recording.as_ref();
+    let (proof, behind) = charts::proof(summary);
     page(
         include_str!("report.html.jinja"),
         context! {
@@ -75,16 +77,24 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
             crowd => heading.design.clients.crowd(),
             headline => said.headline,
             alarms => said.alarms,
-            map => (!map.is_empty()).then(|| context! { id => "map", ..table_value(&map.table(usize::MAX)) }),
+            map => (!map.is_empty()).then(|| map.html()),
             map_title => map.title,
             map_key => map.key(summary),
             crossings => said.crossovers.iter().map(|one| one.tell(summary)).collect::<Vec<_>>(),
-            recommendation => said.sentences,
+            noted => disturbed_briefly(summary),
             unsaid => said.unsaid,
-            card => said.card,
+            sure => said.answers(Question::Sure),
+            why => said.answers(Question::Why),
+            costs => said.answers(Question::Costs),
+            measured => said.answers(Question::Measured),
+            excluded => said.answers(Question::Excluded),
+            card => said.card.as_ref().map(|card| {
+                context! { subject => card.subject, costs => card.costs, changes => card.changes }
+            }),
             current => summary.current,
             disturbance => said.disturbance,
-            behind => charts::behind(summary),
+            proof,
+            behind,
             over_load => charts::over_load(summary, chosen),
             rates => charts::rates(summary),
             queues => queues::figures(summary, cells),
@@ -100,4 +110,13 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
             load_command => table::command(heading.design.load_command.as_deref().unwrap_or_default()),
         },
     )
+}
+
+/// Where the figures come from: the machine and the command.
+pub(super) fn origin(heading: &Heading) -> [String; 2] {
+    let Heading { duality, started_at, machine: Machine { cpu, cpus, kernel, .. }, .. } = heading;
+    [
+        format!("Duality {duality} · {started_at} · {cpu}, {cpus} CPUs · {kernel}"),
+        table::command(&heading.command),
+    ]
 }

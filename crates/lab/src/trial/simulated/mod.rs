@@ -18,6 +18,7 @@ use super::queue::STUCK;
 use super::run::{LOOK, TICK};
 use super::silence::{self, Progress, Silent};
 use super::totals::Totals;
+use crate::failure::{Failure, Party};
 use crate::random::SplitMix64;
 
 use server::{Conduct, Load, Seeded, Server};
@@ -224,7 +225,7 @@ impl Trial {
         }
     }
 
-    fn look(&mut self, now: u64) -> Result<(), String> {
+    fn look(&mut self, now: u64) -> Result<(), Failure> {
         self.looked = now;
         let (instant, servers) = (self.instant(now), &self.story.servers);
         for (place, server) in servers.iter().enumerate() {
@@ -270,7 +271,7 @@ impl Trial {
 }
 
 /// One trial. The error says what is wrong with the limits.
-fn trial(seed: u64, is_told: bool) -> Result<[&'static str; 2], String> {
+fn trial(seed: u64, is_told: bool) -> Result<[&'static str; 2], Failure> {
     let mut seeded = Seeded(SplitMix64::new(seed));
     let story = Story::new(&mut seeded);
     if is_told {
@@ -315,17 +316,23 @@ fn judge(
     now: u64,
     due: &Due,
     out: Option<&(u64, Reason)>,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let server = &story.servers[place];
     let name = format!("candidate {place}, {:?}, at {now} ms", server.conduct);
     if let Some((at, reason)) = out {
         return match story.is_good(server) {
-            true => Err(format!("{name}: good, and out since {at} ms: {reason:?}")),
+            true => Err(Failure::new(
+                Party::Subject,
+                format!("{name}: good, and out since {at} ms: {reason:?}"),
+            )),
             false => Ok(()),
         };
     }
     if due.stuck.is_some_and(|since| now - since > GRACE) {
-        return Err(format!("{name}: accepts nothing since {:?}, and is in", server.standing));
+        return Err(Failure::new(
+            Party::Subject,
+            format!("{name}: accepts nothing since {:?}, and is in", server.standing),
+        ));
     }
     let totals = &server.totals;
     // The good requests of some seconds weigh against the wrong ones of now.
@@ -338,7 +345,10 @@ fn judge(
         && share >= 4.0 * errors
         && enough(errors, totals.failed)
     {
-        return Err(format!("{name}: fails {} of {}", totals.failed, totals.answered));
+        return Err(Failure::new(
+            Party::Subject,
+            format!("{name}: fails {} of {}", totals.failed, totals.answered),
+        ));
     }
     if let Conduct::Late { share, .. } = server.conduct
         && let Some(slo) = story.limits.slo
@@ -346,12 +356,18 @@ fn judge(
         && share >= 4.0 * (1.0 - slo.percentile.share())
         && enough(1.0 - slo.percentile.share(), totals.late)
     {
-        return Err(format!("{name}: late {} of {}", totals.late, totals.answered));
+        return Err(Failure::new(
+            Party::Subject,
+            format!("{name}: late {} of {}", totals.late, totals.answered),
+        ));
     }
     if matches!(server.conduct, Conduct::Mute { .. })
         && due.silent.is_some_and(|since| now - since > 2 * GRACE)
     {
-        return Err(format!("{name}: answers nothing, and is in: {due:?}"));
+        return Err(Failure::new(
+            Party::Subject,
+            format!("{name}: answers nothing, and is in: {due:?}"),
+        ));
     }
     Ok(())
 }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use regex::bytes::{Regex, RegexBuilder};
 
+use duality_trace::Mistake;
+
 /// The longest expression, and the most bytes that it is compiled to.
 const LONGEST_EXPRESSION: usize = 4096;
 const MOST_COMPILED: usize = 1 << 20;
@@ -80,10 +82,10 @@ impl fmt::Debug for Statuses {
 }
 
 impl FromStr for Statuses {
-    type Err = String;
+    type Err = Mistake;
 
     /// Reads statuses, ranges and classes: `200,304`, `200-299`, `2xx`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         let mut statuses = Self::none();
         for part in text.split(',') {
             let (first, last) = range(part.trim()).ok_or_else(|| {
@@ -93,7 +95,7 @@ impl FromStr for Statuses {
             if first < Self::LOWEST {
                 return Err(format!(
                     "{first} is no status of a final reply: those of 1xx are skipped, write 200 or more"
-                ));
+                ).into());
             }
             (first..=last).for_each(|status| statuses.add(status));
         }
@@ -117,19 +119,19 @@ fn range(part: &str) -> Option<(u16, u16)> {
 }
 
 impl FromStr for ExpectedBody {
-    type Err = String;
+    type Err = Mistake;
 
     /// Reads `same`, `any` or `/EXPRESSION/`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         let expression = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
         let expression = match (text, expression) {
             ("same", _) => return Ok(Self::Same),
             ("any", _) => return Ok(Self::Any),
             (_, Some(expression)) => expression,
-            _ => return Err("write same, any or an expression such as /\"ok\":true/".to_owned()),
+            _ => return Err("write same, any or an expression such as /\"ok\":true/".into()),
         };
         if expression.len() > LONGEST_EXPRESSION {
-            return Err(format!("the expression is longer than {LONGEST_EXPRESSION} bytes"));
+            return Err(format!("the expression is longer than {LONGEST_EXPRESSION} bytes").into());
         }
         let compiled = RegexBuilder::new(expression).size_limit(MOST_COMPILED).build();
         compiled.map(Self::Matching).map_err(|error| {
@@ -137,6 +139,7 @@ impl FromStr for ExpectedBody {
             let text = error.to_string();
             let last = text.lines().last().unwrap_or_default();
             format!("not an expression of the regex crate: {}", last.trim_start_matches("error: "))
+                .into()
         })
     }
 }
@@ -165,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_no_status_is_told() {
-        for (text, told) in [
+        for (text, message) in [
             ("", "\"\" is no status"),
             ("20", "\"20\" is no status"),
             ("+20", "is no status"),
@@ -176,8 +179,8 @@ mod tests {
             ("1xx", "those of 1xx are skipped"),
             ("101", "those of 1xx are skipped"),
         ] {
-            let problem = text.parse::<Statuses>().unwrap_err();
-            assert!(problem.contains(told), "{text}: {problem}");
+            let problem = text.parse::<Statuses>().unwrap_err().to_string();
+            assert!(problem.contains(message), "{text}: {problem}");
         }
     }
 
@@ -187,15 +190,15 @@ mod tests {
         assert!(matches!("any".parse(), Ok(ExpectedBody::Any)));
         let Ok(ExpectedBody::Matching(regex)) = "/^a.c$/".parse() else { panic!("an expression") };
         assert!(regex.is_match(b"abc") && !regex.is_match(b"xabc"));
-        for (text, told) in [
+        for (text, message) in [
             ("", "write same, any or"),
             ("/", "write same, any or"),
             ("Same", "write same, any or"),
             ("/a(/", "unclosed group"),
             ("/a{1000}{1000}{1000}/", "size limit"),
         ] {
-            let problem = text.parse::<ExpectedBody>().unwrap_err();
-            assert!(problem.contains(told) && !problem.contains('\n'), "{text}: {problem}");
+            let problem = text.parse::<ExpectedBody>().unwrap_err().to_string();
+            assert!(problem.contains(message) && !problem.contains('\n'), "{text}: {problem}");
         }
     }
 

@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(interim.is(&head(status)).unwrap(), expected, "{status}");
         }
         let mut endless = (0..100).map(|_| interim.is(&head(103)));
-        assert!(endless.any(|told| told.is_err()));
+        assert!(endless.any(|head| head.is_err()));
     }
 
     #[test]

@@ -597,14 +597,14 @@ pub(in crate::pattern::trace) mod tests {
         let trace = Arc::new(trace(&[(0, &[(0, 64)], 0), (100_000, &[(0, 64)], 0)]));
         let problem = |cut: &Cut| Piece::cut(&trace, cut).problem();
         assert_eq!(problem(&at(cut(1_000), 0)), None);
-        for (cut, told) in [
+        for (cut, message) in [
             (Cut { users: 0, ..cut(1_000) }, "0 users"),
             (Cut { speed: f64::NAN, ..cut(1_000) }, "a speed is"),
             (cut(0), "no length"),
             (at(cut(1_000), 200_000), "shorter than that"),
             (at(cut(1_000), 50_000), "no request is in this piece"),
         ] {
-            assert!(problem(&cut).is_some_and(|problem| problem.contains(told)), "{told}");
+            assert!(problem(&cut).is_some_and(|problem| problem.contains(message)), "{message}");
         }
     }
 

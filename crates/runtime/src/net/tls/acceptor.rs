@@ -46,7 +46,7 @@ impl Acceptor {
     /// # Errors
     ///
     /// A line that names the file and the remedy.
-    pub fn new(certificate: &Path, key: &Path) -> Result<Self, String> {
+    pub fn new(certificate: &Path, key: &Path) -> io::Result<Self> {
         let config = RwLock::new(Arc::new(read(certificate, key)?));
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
         let reloads = AtomicU64::new(reload::requests());
@@ -108,8 +108,10 @@ impl Acceptor {
     }
 }
 
-fn read(certificate: &Path, key: &Path) -> Result<ServerConfig, String> {
-    let at = |file: &Path, problem: &str| format!("{}: {problem}", file.display());
+fn read(certificate: &Path, key: &Path) -> io::Result<ServerConfig> {
+    let at = |file: &Path, problem: &str| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {problem}", file.display()))
+    };
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| at(certificate, &unreadable(&error, "certificate")))?;
@@ -121,7 +123,7 @@ fn read(certificate: &Path, key: &Path) -> Result<ServerConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let versions =
         ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = versions.map_err(|error| error.to_string())?.with_no_client_auth();
+    let builder = versions.map_err(io::Error::other)?.with_no_client_auth();
     let mut config = builder.with_single_cert(chain, private).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
             at(key, "is not the key of the certificate: give the key that it was made with")

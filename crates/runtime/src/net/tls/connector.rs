@@ -48,14 +48,14 @@ impl Connector {
     /// # Errors
     ///
     /// A line with the remedy: the authorities cannot be read, or the name is none.
-    pub fn new(server: &str, trust: Trust<'_>) -> Result<Self, String> {
+    pub fn new(server: &str, trust: Trust<'_>) -> io::Result<Self> {
         let host = server.trim_start_matches('[').trim_end_matches(']').to_owned();
         let server = ServerName::try_from(host)
-            .map_err(|_| format!("{server:?} is no host that a certificate can name"))?;
+            .map_err(|_| invalid(format!("{server:?} is no host that a certificate can name")))?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?;
+            .map_err(io::Error::other)?;
         let mut config = match trust {
             Trust::Anything => builder
                 .dangerous()
@@ -84,25 +84,31 @@ impl Connector {
     }
 }
 
-fn roots(trust: Trust<'_>) -> Result<RootCertStore, String> {
+fn invalid(problem: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, problem.into())
+}
+
+fn roots(trust: Trust<'_>) -> io::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let Trust::Authority(file) = trust else {
         let found = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(found.certs);
         return match roots.is_empty() {
-            true => Err("this system has no roots to trust: give --ca FILE".to_owned()),
+            true => Err(invalid("this system has no roots to trust: give --ca FILE")),
             false => Ok(roots),
         };
     };
     let name = file.display();
     let certificates = CertificateDer::pem_file_iter(file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| format!("{name}: {error}: give a file of certificates (PEM)"))?;
+        .map_err(|error| invalid(format!("{name}: {error}: give a file of certificates (PEM)")))?;
     for certificate in certificates {
-        roots.add(certificate).map_err(|error| format!("{name}: {error}: give an authority's"))?;
+        roots
+            .add(certificate)
+            .map_err(|error| invalid(format!("{name}: {error}: give an authority's")))?;
     }
     match roots.is_empty() {
-        true => Err(format!("{name}: there is no certificate in it: give a PEM file")),
+        true => Err(invalid(format!("{name}: there is no certificate in it: give a PEM file"))),
         false => Ok(roots),
     }
 }

@@ -87,9 +87,9 @@ impl Session {
 impl State {
     fn process(&mut self) -> io::Result<()> {
         let connection = &mut self.connection;
-        let told = task::leaf(move || connection.process_new_packets()).map_err(peer_failed)?;
-        self.plaintext = told.plaintext_bytes_to_read();
-        self.peer_has_ended |= told.peer_has_closed();
+        let state = task::leaf(move || connection.process_new_packets()).map_err(peer_failed)?;
+        self.plaintext = state.plaintext_bytes_to_read();
+        self.peer_has_ended |= state.peer_has_closed();
         Ok(())
     }
 

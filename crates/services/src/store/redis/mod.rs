@@ -101,6 +101,8 @@ struct Commands {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
+    #[error("the host cannot be found: {0}: check its name")]
+    Unknown(io::Error),
     #[error("it cannot be reached: {0}")]
     Unreached(io::Error),
     #[error("it broke the connection: {0}")]
@@ -132,11 +134,8 @@ impl Redis {
         database: u32,
         (user, password): (Option<&str>, Option<&str>),
         options: Options,
-    ) -> Result<Self, String> {
-        let addresses: Vec<_> = (host, port)
-            .to_socket_addrs()
-            .map_err(|error| format!("the host cannot be found: {error}: check its name"))?
-            .collect();
+    ) -> Result<Self, Fault> {
+        let addresses: Vec<_> = (host, port).to_socket_addrs().map_err(Fault::Unknown)?.collect();
         let mut greeting = Commands::default();
         match (user, password) {
             (_, None) => {}
@@ -333,14 +332,14 @@ impl Redis {
     }
 
     /// Checks whether Redis answers, on a new connection that is closed again.
-    pub(super) async fn reach(&self) -> Result<(), String> {
+    pub(super) async fn reach(&self) -> Result<(), Failed> {
         let ping = Commands::repeatable(&[b"PING"]);
         let asking = async {
             let mut connection = self.connect(Client::NONE).await?;
             let replies = connection.exchange(&ping.bytes, ping.count, Client::NONE).await?;
             replies.iter().find_map(refusal).map_or(Ok(()), Err)
         };
-        asking.await.map_err(|fault| fault.to_string())
+        asking.await.map_err(|fault: Fault| Failed::Store(fault.to_string()))
     }
 
     async fn connect(&self, client: Client<'_>) -> Result<Connection, Fault> {

@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_redis_says_to_a_subscriber_is_understood() {
-        for (said, expected) in [
+        for (reply, expected) in [
             ("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", Some("subscribed")),
             ("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n", Some("hi")),
             ("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$0\r\n\r\n", Some("")),
@@ -179,7 +179,7 @@ mod tests {
             ("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n:1\r\n", None),
             ("*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$2\r\nhi\r\n", None),
         ] {
-            assert_eq!(understood(said).as_deref(), expected, "{said:?}");
+            assert_eq!(understood(reply).as_deref(), expected, "{reply:?}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! in that place was truncated, and is refused. Otherwise it would silently become an empty book.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,6 +15,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::{CWD, FileType, RenameFlags};
 use rustix::io::Errno;
 
+use super::guard::Unfit;
 use super::{Sqlite, Synchronous, is_busy, pause};
 
 /// The mark of our files (`PRAGMA application_id`): "Dual" in ASCII.
@@ -41,7 +43,7 @@ const TABLES: i64 = 3;
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+pub(in super::super) enum Refused {
     #[error("the file belongs to another program: name another file")]
     Foreign,
     #[error("the file is no SQLite database: restore it from a copy, or name another file")]
@@ -61,6 +63,10 @@ enum Refused {
     Sqlite(rusqlite::Error),
     #[error("{0}: name a file in a directory that is there and can be written, on a local disk")]
     System(Errno),
+    #[error("{0}")]
+    Path(#[from] io::Error),
+    #[error("{0}")]
+    Unfit(#[from] Unfit),
 }
 
 impl Sqlite {
@@ -70,10 +76,10 @@ impl Sqlite {
         path: &Path,
         synchronous: Synchronous,
         limit: Duration,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Refused> {
         let sqlite = Self::new(path, synchronous, limit)?;
-        sqlite.set_up().map_err(|refused| refused.to_string())?;
-        sqlite.guard.begin().map_err(|unfit| unfit.to_string())?;
+        sqlite.set_up()?;
+        sqlite.guard.begin()?;
         Ok(sqlite)
     }
 

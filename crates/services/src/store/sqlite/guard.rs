@@ -65,7 +65,7 @@ pub(super) struct Sight {
 
 /// Why the store must not write.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unfit {
+pub(in super::super) enum Unfit {
     #[error("the file is gone: put it back")]
     Gone,
     #[error("the file cannot be looked at: {0}")]

@@ -15,7 +15,9 @@
 
 mod create;
 mod guard;
+mod watch;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,9 +28,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
 use self::guard::{Guard, LogIdentity, Sight, Unfit};
+use self::watch::Watch;
 use super::pool::{NoTurn, Pool};
 use super::{Failed, Remark, Synchronous, Visit};
-use crate::client::{Client, Watch};
+use crate::client::Client;
 
 /// The most connections that read at a time. More would only use descriptors.
 const READERS: usize = 4;
@@ -88,8 +91,8 @@ enum Failure {
 }
 
 impl Sqlite {
-    fn new(path: &Path, synchronous: Synchronous, limit: Duration) -> Result<Self, String> {
-        let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+    fn new(path: &Path, synchronous: Synchronous, limit: Duration) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
         let guard = Guard::new(&path);
         let (writer, readers) = (Pool::new(1), Pool::new(READERS));
         Ok(Self { path, guard, synchronous, limit, writer, readers })

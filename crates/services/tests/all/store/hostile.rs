@@ -373,7 +373,7 @@ fn a_refused_connection_leaves_those_that_are_good(world: World) {
 fn a_subscription_bears_no_lies(world: World) {
     const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
     const HELLO: &str = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n";
-    for (said, is_begun) in [
+    for (message, is_begun) in [
         (String::new(), false),
         ("+OK\r\n".to_owned(), false),
         ("-NOPERM this user has no permissions\r\n".to_owned(), false),
@@ -384,7 +384,7 @@ fn a_subscription_bears_no_lies(world: World) {
         (format!("{SUBSCRIBED}{HELLO}*1\r\n*1\r\n"), true),
         (format!("{SUBSCRIBED}{HELLO}*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$99999999\r\n"), true),
     ] {
-        let told = said.clone();
+        let told = message.clone();
         // The server sends this line and nothing more. It answers no PING, and does not close.
         let address = fake(move |_, mut stream| {
             commands(&mut stream);
@@ -396,10 +396,10 @@ fn a_subscription_bears_no_lies(world: World) {
         let channel = Channel::new(&location, "test", options).unwrap();
         world.run(async move {
             let Ok(mut subscription) = channel.subscribe().await else {
-                assert!(!is_begun, "{said}");
+                assert!(!is_begun, "{message}");
                 return;
             };
-            assert!(is_begun, "{said}");
+            assert!(is_begun, "{message}");
             assert_eq!(subscription.next().await.unwrap().as_deref(), Some(&b"hello"[..]));
             until_it_ends(&mut subscription).await;
         });

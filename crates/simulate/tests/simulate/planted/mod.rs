@@ -12,9 +12,9 @@ use std::time::Duration;
 use duality_runtime::handler::Connections;
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use duality_runtime::{task, time};
-use duality_simulate::{Faults, Net, seeds};
+use duality_simulate::{Faults, Net, Violation, seeds};
 
-type Test = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+type Test = Pin<Box<dyn Future<Output = Result<(), Violation>>>>;
 
 /// A planted fault.
 struct Planted {
@@ -96,10 +96,10 @@ const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn must(is_right: bool, why: impl Into<String>) -> Result<(), String> {
+fn must(is_right: bool, why: impl Into<Violation>) -> Result<(), Violation> {
     if is_right { Ok(()) } else { Err(why.into()) }
 }
 
-fn text<T>(outcome: io::Result<T>) -> Result<T, String> {
-    outcome.map_err(|error| error.to_string())
+fn text<T>(outcome: io::Result<T>) -> Result<T, Violation> {
+    outcome.map_err(|error| error.to_string().into())
 }

@@ -85,7 +85,8 @@ fn an_acknowledgement_before_the_write() {
                     if value < known {
                         return Ok(Err(format!(
                             "lost: {known} was acknowledged, {value} is there"
-                        )));
+                        )
+                        .into()));
                     }
                     ask(&mut stream, &number.to_string()).await.map(Ok)
                 };
@@ -191,7 +192,7 @@ fn a_drain_that_drops() {
             server.drain();
             match line(&mut stream).await {
                 Ok(reply) => must(reply == "hello", "another reply"),
-                Err(error) => Err(format!("dropped: {error}")),
+                Err(error) => Err(format!("dropped: {error}").into()),
             }
         })
     };

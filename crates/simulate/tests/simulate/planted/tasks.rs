@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use duality_runtime::{sync, task, time};
-use duality_simulate::{Faults, Net};
+use duality_simulate::{Faults, Net, Violation};
 
 use super::{Planted, Test, ask, connect, line, must, say, secs, serve, text};
 
@@ -104,7 +104,7 @@ fn a_reply_to_the_wrong_client() {
                         must(reply == name, format!("{name} got the reply of {reply}"))?;
                         time::sleep(Duration::from_millis(5)).await;
                     }
-                    Ok::<(), String>(())
+                    Ok::<(), Violation>(())
                 })
             };
             let (ann, bob) = (client("ann"), client("bob"));
@@ -232,7 +232,7 @@ fn a_lock_held_over_an_await() {
             let mut stream = connect().await;
             match time::timeout(secs(300), ask(&mut stream, "b")).await {
                 Ok(reply) => text(reply).map(drop),
-                Err(_) => Err("held up by another client".to_owned()),
+                Err(_) => Err("held up by another client".into()),
             }
         })
     };

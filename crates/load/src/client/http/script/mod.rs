@@ -21,6 +21,8 @@ pub use self::request::{Header, Method, Request};
 pub use self::urls::Listed;
 pub use self::values::Values;
 
+use duality_trace::Mistake;
+
 use self::request::Draft;
 use super::Page;
 use super::expectation::Expectation;
@@ -52,14 +54,14 @@ impl Script {
         requests: &[(u32, Request)],
         values: Option<Values>,
         expectation: Expectation,
-    ) -> Result<Self, (usize, String)> {
+    ) -> Result<Self, (usize, Mistake)> {
         if requests.is_empty() {
-            return Err((0, "there is no request".to_owned()));
+            return Err((0, "there is no request".into()));
         }
         let (mut drafts, mut bounds, mut sum) = (Vec::new(), Vec::new(), 0);
         for (index, (weight, request)) in requests.iter().enumerate() {
             if *weight == 0 {
-                return Err((index, "a request of weight 0 is never made".to_owned()));
+                return Err((index, "a request of weight 0 is never made".into()));
             }
             sum += u64::from(*weight);
             bounds.push(sum);
@@ -271,7 +273,7 @@ mod tests {
     fn a_mistake_names_its_request() {
         let wrong = [(1, Request::get("/")), (1, Request::get("/a b"))];
         let (index, problem) = Script::new(&wrong, None, Expectation::default()).unwrap_err();
-        assert!(index == 1 && problem.contains("percent-encoded"), "{problem}");
+        assert!(index == 1 && problem.to_string().contains("percent-encoded"), "{problem}");
         let never = [(0, Request::get("/"))];
         assert!(Script::new(&never, None, Expectation::default()).is_err());
         assert!(Script::new(&[], None, Expectation::default()).is_err());

@@ -10,6 +10,7 @@ use super::super::Page;
 use super::super::head::Asked;
 use super::template::Template;
 use super::values::{Row, Values};
+use duality_trace::Mistake;
 
 /// The most bytes of a body, the most bytes of the rest of a request, and the most headers.
 const LONGEST_BODY: usize = 64 << 20;
@@ -62,15 +63,17 @@ impl Default for Method {
 }
 
 impl FromStr for Method {
-    type Err = String;
+    type Err = Mistake;
 
     /// Reads a method: a token (RFC 9110, section 5.6.2), except CONNECT.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         if !is_token(text) || text.len() > 100 {
-            return Err(format!("{:?} is no method: write one such as GET or POST", shown(text)));
+            return Err(
+                format!("{:?} is no method: write one such as GET or POST", shown(text)).into()
+            );
         }
         if text == "CONNECT" {
-            return Err("CONNECT makes no request but a tunnel: choose another method".to_owned());
+            return Err("CONNECT makes no request but a tunnel: choose another method".into());
         }
         Ok(Self(text.to_owned()))
     }
@@ -89,16 +92,16 @@ impl Header {
     ///
     /// The name is not a token, or it follows from the body. The value has a line end or another
     /// control character.
-    pub fn new(name: &str, value: &str) -> Result<Self, String> {
+    pub fn new(name: &str, value: &str) -> Result<Self, Mistake> {
         if !is_token(name) {
-            return Err(format!("{:?} is no name of a header", shown(name)));
+            return Err(format!("{:?} is no name of a header", shown(name)).into());
         }
         if OF_BODY.iter().any(|header| name.eq_ignore_ascii_case(header)) {
-            return Err(format!("{name} follows from the body: leave it out"));
+            return Err(format!("{name} follows from the body: leave it out").into());
         }
         let value = value.trim_matches([' ', '\t']);
         match out_of_place(value.as_bytes()) {
-            Some(problem) => Err(format!("the header {name}: {problem}")),
+            Some(problem) => Err(format!("the header {name}: {problem}").into()),
             None => Ok(Self { name: name.to_owned(), value: value.to_owned() }),
         }
     }
@@ -108,10 +111,10 @@ impl Header {
     /// # Errors
     ///
     /// The password is missing, or the text has a control character.
-    pub fn basic(credentials: &str) -> Result<Self, String> {
+    pub fn basic(credentials: &str) -> Result<Self, Mistake> {
         // The message does not repeat a possible secret.
         if !credentials.contains(':') || credentials.chars().any(char::is_control) {
-            return Err("write NAME:PASSWORD, without line ends".to_owned());
+            return Err("write NAME:PASSWORD, without line ends".into());
         }
         Self::new("Authorization", &format!("Basic {}", BASE64.encode(credentials)))
     }
@@ -123,10 +126,10 @@ impl Header {
 }
 
 impl FromStr for Header {
-    type Err = String;
+    type Err = Mistake;
 
     /// Reads `Name: value`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         let (name, value) = text
             .split_once(':')
             .ok_or_else(|| format!("{:?} is no header: write Name: value", shown(text)))?;
@@ -135,20 +138,20 @@ impl FromStr for Header {
 }
 
 /// The first character that a header's value cannot have, and its place, if there is one.
-fn out_of_place(value: &[u8]) -> Option<String> {
+fn out_of_place(value: &[u8]) -> Option<Mistake> {
     let wrong = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
     let at = value.iter().position(wrong)?;
     let name = match value[at] {
         b'\r' | b'\n' => "a line end",
         _ => "a control character",
     };
-    Some(format!("{name} after byte {at} of the value: take it out"))
+    Some(format!("{name} after byte {at} of the value: take it out").into())
 }
 
 /// The first character that a path cannot have, if there is one.
-fn out_of_path(path: &[u8]) -> Option<String> {
+fn out_of_path(path: &[u8]) -> Option<Mistake> {
     let wrong = path.iter().find(|byte| !byte.is_ascii_graphic() || **byte == b'#')?;
-    Some(format!("{:?} must be percent-encoded in a path", char::from(*wrong)))
+    Some(format!("{:?} must be percent-encoded in a path", char::from(*wrong)).into())
 }
 
 /// A token (RFC 9110, section 5.6.2).
@@ -183,23 +186,23 @@ impl Draft {
     /// # Errors
     ///
     /// The mistake in the request, and its line in the values if the mistake is there.
-    pub(super) fn new(request: &Request, values: Option<&Values>) -> Result<Self, String> {
+    pub(super) fn new(request: &Request, values: Option<&Values>) -> Result<Self, Mistake> {
         let read = |text: &[u8]| match values {
             Some(values) => Template::parse(text, &values.columns),
             None => Ok(Template::plain(text)),
         };
         if request.headers.len() > MOST_HEADERS {
-            return Err(format!("more than {MOST_HEADERS} headers"));
+            return Err(format!("more than {MOST_HEADERS} headers").into());
         }
         if !request.path.starts_with('/') {
-            return Err(format!("{:?} is no path: begin it with /", shown(&request.path)));
+            return Err(format!("{:?} is no path: begin it with /", shown(&request.path)).into());
         }
         let path = read(request.path.as_bytes())?;
         if let Some(problem) = path.texts().find_map(out_of_path) {
             return Err(problem);
         }
         let header = |header: &Header| Ok((header.name.clone(), read(header.value.as_bytes())?));
-        let headers = request.headers.iter().map(header).collect::<Result<Vec<_>, String>>()?;
+        let headers = request.headers.iter().map(header).collect::<Result<Vec<_>, Mistake>>()?;
         let body = request.body.as_deref().map(read).transpose()?;
         let draft = Self { method: request.method.0.clone(), path, headers, body };
         let nothing = Row { line: 0, cells: Vec::new() };
@@ -211,13 +214,14 @@ impl Draft {
     }
 
     /// Checks the request with the values of a row.
-    fn check(&self, row: &Row, values: Option<&Values>) -> Result<(), String> {
+    fn check(&self, row: &Row, values: Option<&Values>) -> Result<(), Mistake> {
         let place = |column: usize| {
             let name = values.map_or("", |values| &values.columns[column]);
             format!("line {} of the values, column {name}", row.line)
         };
-        let wrong = |column: usize, judge: fn(&[u8]) -> Option<String>| {
-            judge(&row.cells[column]).map(|problem| format!("{}: {problem}", place(column)))
+        let wrong = |column: usize, judge: fn(&[u8]) -> Option<Mistake>| {
+            let mistake = judge(&row.cells[column])?;
+            Some(format!("{}: {mistake}", place(column)).into())
         };
         if let Some(problem) = self.path.columns().find_map(|column| wrong(column, out_of_path)) {
             return Err(problem);
@@ -228,10 +232,12 @@ impl Draft {
             return Err(problem);
         }
         if self.body.as_ref().is_some_and(|body| body.length(&row.cells) > LONGEST_BODY) {
-            return Err(format!("the body is longer than {} MiB", LONGEST_BODY >> 20));
+            return Err(format!("the body is longer than {} MiB", LONGEST_BODY >> 20).into());
         }
         if self.head_length(&row.cells) > LONGEST_HEAD {
-            return Err(format!("URL and headers are longer than {} KiB", LONGEST_HEAD >> 10));
+            return Err(
+                format!("URL and headers are longer than {} KiB", LONGEST_HEAD >> 10).into()
+            );
         }
         Ok(())
     }
@@ -334,9 +340,9 @@ mod tests {
             ("GET", Some("xyz"), Some(3)),
         ] {
             let text = written(&request(method, &[], body), false);
-            let told = length.map(|length| format!("\r\nContent-Length: {length}\r\n"));
-            match told {
-                Some(told) => assert!(text.contains(&told), "{text}"),
+            let header = length.map(|length| format!("\r\nContent-Length: {length}\r\n"));
+            match header {
+                Some(header) => assert!(text.contains(&header), "{text}"),
                 None => assert!(!text.contains("Length"), "{text}"),
             }
         }
@@ -344,7 +350,7 @@ mod tests {
 
     #[test]
     fn what_would_be_another_line_is_refused() {
-        for (header, told) in [
+        for (header, message) in [
             ("X: a\r\nEvil: b", "the header X: a line end after byte 1"),
             ("X: a\nb", "a line end after byte 1"),
             ("X: a\0b", "a control character after byte 1"),
@@ -355,8 +361,8 @@ mod tests {
             ("content-LENGTH: 4", "follows from the body"),
             ("Transfer-Encoding: chunked", "follows from the body"),
         ] {
-            let problem = header.parse::<Header>().unwrap_err();
-            assert!(problem.contains(told) && !problem.contains(['\r', '\n']), "{problem}");
+            let problem = header.parse::<Header>().unwrap_err().to_string();
+            assert!(problem.contains(message) && !problem.contains(['\r', '\n']), "{problem}");
         }
         for method in ["", "GET /", "G\r\nX: y", "CONNECT", "é"] {
             assert!(method.parse::<Method>().is_err(), "{method:?}");
@@ -371,7 +377,7 @@ mod tests {
         let header = Header::basic("Aladdin:open sesame").unwrap();
         assert_eq!(header.value, "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
         for wrong in ["secret", "secret:\r\nX: y"] {
-            let problem = Header::basic(wrong).unwrap_err();
+            let problem = Header::basic(wrong).unwrap_err().to_string();
             assert!(problem.contains("NAME:PASSWORD") && !problem.contains("secret"), "{problem}");
         }
     }
@@ -392,7 +398,7 @@ mod tests {
             Draft::new(&request, Some(&values(cell))).map(|_| ())
         };
         let place = "line 3 of the values, column v: ";
-        for (text, cell, told) in [
+        for (text, cell, message) in [
             ("path", "a b", Some("must be percent-encoded")),
             ("path", "\"a\r\nb\"", Some("must be percent-encoded")),
             ("path", "a%20b", None),
@@ -400,11 +406,12 @@ mod tests {
             ("header", "a b", None),
             ("body", "\"a\r\nb\"", None),
         ] {
-            match (asking(text, cell), told) {
-                (Err(problem), Some(told)) => {
-                    assert!(problem.starts_with(place) && problem.contains(told), "{problem}");
+            match (asking(text, cell), message) {
+                (Err(problem), Some(message)) => {
+                    let problem = problem.to_string();
+                    assert!(problem.starts_with(place) && problem.contains(message), "{problem}");
                 }
-                (read, told) => assert_eq!((read, told), (Ok(()), None), "{text} {cell}"),
+                (read, message) => assert_eq!((read, message), (Ok(()), None), "{text} {cell}"),
             }
         }
     }
@@ -412,12 +419,12 @@ mod tests {
     #[test]
     fn what_is_too_long_is_refused() {
         let long = Request { body: Some(vec![0; LONGEST_BODY + 1]), ..Request::get("/") };
-        assert!(Draft::new(&long, None).unwrap_err().contains("64 MiB"));
+        assert!(Draft::new(&long, None).unwrap_err().to_string().contains("64 MiB"));
         let long = Request::get(format!("/{}", "x".repeat(LONGEST_HEAD)));
-        assert!(Draft::new(&long, None).unwrap_err().contains("64 KiB"));
+        assert!(Draft::new(&long, None).unwrap_err().to_string().contains("64 KiB"));
         let header: Header = "X: y".parse().unwrap();
         let many = Request { headers: vec![header; MOST_HEADERS + 1], ..Request::get("/") };
-        assert!(Draft::new(&many, None).unwrap_err().contains("100 headers"));
+        assert!(Draft::new(&many, None).unwrap_err().to_string().contains("100 headers"));
     }
 
     proptest! {

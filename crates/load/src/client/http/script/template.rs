@@ -1,5 +1,7 @@
 //! Text with placeholders, `{{column}}`, for the values of a row.
 
+use duality_trace::Mistake;
+
 /// The most characters of a placeholder in a message.
 const SHOWN: usize = 40;
 
@@ -27,7 +29,7 @@ impl Template {
     /// # Errors
     ///
     /// A placeholder names no column, or has no end.
-    pub(super) fn parse(text: &[u8], columns: &[String]) -> Result<Self, String> {
+    pub(super) fn parse(text: &[u8], columns: &[String]) -> Result<Self, Mistake> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(open) = find(rest, b"{{") {
@@ -44,7 +46,8 @@ impl Template {
                 return Err(format!(
                     "there is no column {shown:?}: the columns are {}",
                     columns.join(", ")
-                ));
+                )
+                .into());
             };
             if start > 2 {
                 pieces.push(Segment::Text(rest[..start - 2].into()));
@@ -106,7 +109,7 @@ mod tests {
         ["id", "name"].map(str::to_owned).into()
     }
 
-    fn rendered(text: &str) -> Result<String, String> {
+    fn rendered(text: &str) -> Result<String, Mistake> {
         let row: Vec<Box<[u8]>> = vec![b"7".to_vec().into(), b"Zo\xc3\xab".to_vec().into()];
         let template = Template::parse(text.as_bytes(), &columns())?;
         let mut output = Vec::new();
@@ -132,15 +135,15 @@ mod tests {
 
     #[test]
     fn a_placeholder_that_is_none_is_told() {
-        for (text, told) in [
+        for (text, message) in [
             ("{{age}}", "no column \"age\": the columns are id, name"),
             ("{{}}", "no column \"\""),
             ("{{id}", "`}}` is missing"),
             ("{{", "`}}` is missing"),
             ("{{i\nd}}", r#"no column "i\nd""#),
         ] {
-            let problem = rendered(text).unwrap_err();
-            assert!(problem.contains(told) && !problem.contains('\n'), "{problem}");
+            let problem = rendered(text).unwrap_err().to_string();
+            assert!(problem.contains(message) && !problem.contains('\n'), "{problem}");
         }
     }
 

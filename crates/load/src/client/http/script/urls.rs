@@ -15,6 +15,7 @@
 
 use super::super::authority_and_path;
 use super::request::{Header, Method, Request};
+use duality_trace::Mistake;
 
 /// The most bytes of a file of URLs, of its lines, and of all bodies together.
 const MOST_BYTES: usize = 16 << 20;
@@ -51,10 +52,10 @@ impl Listed {
     pub fn parse(
         text: &str,
         common: &Request,
-        read: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
-    ) -> Result<Vec<Self>, String> {
+        read: &mut dyn FnMut(&str) -> Result<Vec<u8>, Mistake>,
+    ) -> Result<Vec<Self>, Mistake> {
         if text.len() > MOST_BYTES {
-            return Err(format!("it is longer than {} MiB", MOST_BYTES >> 20));
+            return Err(format!("it is longer than {} MiB", MOST_BYTES >> 20).into());
         }
         let mut reader = Reader { common, read, listed: Vec::new(), is_open: false, bodies: 0 };
         for (index, line) in text.lines().enumerate() {
@@ -65,7 +66,7 @@ impl Listed {
         }
         reader.end()?;
         if reader.listed.is_empty() {
-            return Err("no URL is in it".to_owned());
+            return Err("no URL is in it".into());
         }
         Ok(reader.listed)
     }
@@ -74,7 +75,7 @@ impl Listed {
 /// A file of URLs that is being read.
 struct Reader<'a> {
     common: &'a Request,
-    read: &'a mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
+    read: &'a mut dyn FnMut(&str) -> Result<Vec<u8>, Mistake>,
     listed: Vec<Listed>,
     /// Whether headers and a body may follow for the last request.
     is_open: bool,
@@ -83,9 +84,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
+    fn line(&mut self, number: usize, line: &str) -> Result<(), Mistake> {
         if line.len() > LONGEST_LINE {
-            return Err(format!("it is longer than {} KiB", LONGEST_LINE >> 10));
+            return Err(format!("it is longer than {} KiB", LONGEST_LINE >> 10).into());
         }
         if line.is_empty() {
             return self.end();
@@ -101,12 +102,13 @@ impl Reader<'_> {
             return Err(format!(
                 "{:?} is no request: write [WEIGHT] [METHOD] URL, and headers right below it",
                 line.chars().take(80).collect::<String>()
-            ));
+            )
+            .into());
         }
         let last = self.listed.last_mut().expect("a request is open");
         if let Some(path) = line.strip_prefix('@') {
             if last.request.body.is_some() {
-                return Err("the request has a body already: leave one out".to_owned());
+                return Err("the request has a body already: leave one out".into());
             }
             last.request.body = Some((self.read)(path)?);
         } else {
@@ -115,9 +117,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn begin(&mut self, line: usize, begun: &RequestLine<'_>) -> Result<(), String> {
+    fn begin(&mut self, line: usize, begun: &RequestLine<'_>) -> Result<(), Mistake> {
         if self.listed.len() == MOST_REQUESTS {
-            return Err(format!("more than {MOST_REQUESTS} requests"));
+            return Err(format!("more than {MOST_REQUESTS} requests").into());
         }
         let (authority, path) = place(begun.url)?;
         let method = match begun.method {
@@ -131,7 +133,7 @@ impl Reader<'_> {
     }
 
     /// Completes the last request with the common parts.
-    fn end(&mut self) -> Result<(), String> {
+    fn end(&mut self) -> Result<(), Mistake> {
         if !std::mem::take(&mut self.is_open) {
             return Ok(());
         }
@@ -148,7 +150,10 @@ impl Reader<'_> {
         self.bodies += request.body.as_ref().map_or(0, Vec::len);
         match self.bodies {
             0..=MOST_OF_BODIES => Ok(()),
-            _ => Err(format!("all bodies together are longer than {} MiB", MOST_OF_BODIES >> 20)),
+            _ => {
+                Err(format!("all bodies together are longer than {} MiB", MOST_OF_BODIES >> 20)
+                    .into())
+            }
         }
     }
 }
@@ -161,7 +166,7 @@ struct RequestLine<'a> {
 }
 
 /// Reads a line that begins a request. `None` if the line does not begin a request.
-fn request_line(line: &str) -> Option<Result<RequestLine<'_>, String>> {
+fn request_line(line: &str) -> Option<Result<RequestLine<'_>, Mistake>> {
     let (first, rest) = word(line);
     let is_weight = first.bytes().all(|byte| byte.is_ascii_digit());
     let (weight, line) = if is_weight { (first, rest) } else { ("1", line) };
@@ -175,7 +180,7 @@ fn request_line(line: &str) -> Option<Result<RequestLine<'_>, String>> {
     let (method, url) = if is_url { (None, line) } else { (Some(first), rest) };
     Some(match weight.parse() {
         Ok(weight @ 1..=MOST_WEIGHT) => Ok(RequestLine { weight, method, url }),
-        _ => Err(format!("{weight} is no weight: write 1 to {MOST_WEIGHT}")),
+        _ => Err(format!("{weight} is no weight: write 1 to {MOST_WEIGHT}").into()),
     })
 }
 
@@ -186,17 +191,17 @@ fn word(line: &str) -> (&str, &str) {
 }
 
 /// The authority of a URL, if it has one, and its path.
-fn place(url: &str) -> Result<(Option<String>, String), String> {
+fn place(url: &str) -> Result<(Option<String>, String), Mistake> {
     if url.starts_with("https://") {
-        return Err("of https://, write the path alone: the target names the server".to_owned());
+        return Err("of https://, write the path alone: the target names the server".into());
     }
     let (authority, path) = match url.strip_prefix("http://") {
         Some(rest) => authority_and_path(rest),
         None if url.starts_with('/') => ("", url.split('#').next().unwrap_or_default()),
-        None => return Err("a URL begins with / or http://".to_owned()),
+        None => return Err("a URL begins with / or http://".into()),
     };
     if authority.contains('@') {
-        return Err("a URL has no user names here: give --user NAME:PASSWORD".to_owned());
+        return Err("a URL has no user names here: give --user NAME:PASSWORD".into());
     }
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let authority = Some(authority.to_owned()).filter(|_| !url.starts_with('/'));
@@ -209,9 +214,9 @@ mod tests {
 
     use super::*;
 
-    fn parse(text: &str) -> Result<Vec<Listed>, String> {
+    fn parse(text: &str) -> Result<Vec<Listed>, Mistake> {
         let mut read = |path: &str| match path {
-            "absent" => Err("absent: not found".to_owned()),
+            "absent" => Err("absent: not found".into()),
             path => Ok(format!("<{path}>").into_bytes()),
         };
         let common = Request {
@@ -272,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_its_line() {
-        for (text, told) in [
+        for (text, message) in [
             ("", "no URL is in it"),
             ("# /\n", "no URL is in it"),
             ("/a\n\nA: b", "line 3: \"A: b\" is no request"),
@@ -290,12 +295,17 @@ mod tests {
             ("/\n@absent", "line 2: absent: not found"),
             ("/\n@a\n@b", "line 3: the request has a body already"),
         ] {
-            let problem = parse(text).unwrap_err();
-            assert!(problem.contains(told) && !problem.contains('\n'), "{text}: {problem}");
+            let problem = parse(text).unwrap_err().to_string();
+            assert!(problem.contains(message) && !problem.contains('\n'), "{text}: {problem}");
         }
         let long = format!("/{}", "x".repeat(LONGEST_LINE));
-        assert!(parse(&long).unwrap_err().contains("64 KiB"));
-        assert!(parse(&"/\n".repeat(MOST_REQUESTS + 1)).unwrap_err().contains("100000 requests"));
+        assert!(parse(&long).unwrap_err().to_string().contains("64 KiB"));
+        assert!(
+            parse(&"/\n".repeat(MOST_REQUESTS + 1))
+                .unwrap_err()
+                .to_string()
+                .contains("100000 requests")
+        );
     }
 
     proptest! {

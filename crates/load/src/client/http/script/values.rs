@@ -1,6 +1,8 @@
 //! Values for placeholders: a table of comma-separated values (RFC 4180) with the columns' names in
 //! its first line. Each connection has a row.
 
+use duality_trace::Mistake;
+
 /// The most rows and columns of a table, and the most bytes of its text.
 const MOST_ROWS: usize = 1_000_000;
 const MOST_COLUMNS: usize = 100;
@@ -31,16 +33,16 @@ impl Values {
     /// # Errors
     ///
     /// The line, the mistake in it, and the remedy.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    pub fn parse(text: &[u8]) -> Result<Self, Mistake> {
         if text.len() > MOST_BYTES {
-            return Err(format!("the table is longer than {} MiB", MOST_BYTES >> 20));
+            return Err(format!("the table is longer than {} MiB", MOST_BYTES >> 20).into());
         }
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
         let mut records = reader.byte_records();
         let head = match records.next() {
             Some(head) => head.map_err(|error| unreadable(&error))?,
-            None => return Err("it is empty: write the names of the columns first".to_owned()),
+            None => return Err("it is empty: write the names of the columns first".into()),
         };
         let mut values = Self { columns: columns(&head)?, rows: Vec::new() };
         let mut lines = LineCounter { text, passed: 0, line: 1 };
@@ -53,15 +55,16 @@ impl Values {
                     "line {line}: {} values, and there are {} columns",
                     record.len(),
                     values.columns.len()
-                ));
+                )
+                .into());
             }
             if values.rows.len() == MOST_ROWS {
-                return Err(format!("line {line}: more than {MOST_ROWS} rows"));
+                return Err(format!("line {line}: more than {MOST_ROWS} rows").into());
             }
             values.rows.push(Row { line, cells: record.iter().map(Into::into).collect() });
         }
         if values.rows.is_empty() {
-            return Err("there is no row below the names of the columns".to_owned());
+            return Err("there is no row below the names of the columns".into());
         }
         Ok(values)
     }
@@ -89,9 +92,11 @@ impl LineCounter<'_> {
 }
 
 /// The names of the columns.
-fn columns(head: &csv::ByteRecord) -> Result<Vec<String>, String> {
+fn columns(head: &csv::ByteRecord) -> Result<Vec<String>, Mistake> {
     if head.len() > MOST_COLUMNS {
-        return Err(format!("line 1: {} columns; at most {MOST_COLUMNS} are read", head.len()));
+        return Err(
+            format!("line 1: {} columns; at most {MOST_COLUMNS} are read", head.len()).into()
+        );
     }
     let mut columns: Vec<String> = Vec::new();
     for name in head {
@@ -99,19 +104,20 @@ fn columns(head: &csv::ByteRecord) -> Result<Vec<String>, String> {
         if name.is_empty() || name.contains(['{', '}']) || name.chars().any(char::is_control) {
             return Err(format!(
                 "line 1: {name:?} is no name of a column: give each a name without braces"
-            ));
+            )
+            .into());
         }
         if columns.iter().any(|column| column == name) {
-            return Err(format!("line 1: two columns are called {name:?}"));
+            return Err(format!("line 1: two columns are called {name:?}").into());
         }
         columns.push(name.to_owned());
     }
     Ok(columns)
 }
 
-fn unreadable(error: &csv::Error) -> String {
+fn unreadable(error: &csv::Error) -> Mistake {
     let line = error.position().map_or(1, csv::Position::line);
-    format!("line {line}: not comma-separated values")
+    format!("line {line}: not comma-separated values").into()
 }
 
 #[cfg(test)]
@@ -133,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_is_no_table_is_told_with_its_line() {
-        for (text, told) in [
+        for (text, message) in [
             ("", "it is empty"),
             ("id,name\n", "no row"),
             ("id,name\n1,2\n3\n", "line 3: 1 values, and there are 2 columns"),
@@ -142,12 +148,12 @@ mod tests {
             ("id,{x}\n1,2\n", "without braces"),
             ("id,id\n1,2\n", "two columns are called \"id\""),
         ] {
-            let problem = Values::parse(text.as_bytes()).unwrap_err();
-            assert!(problem.contains(told) && !problem.contains('\n'), "{text}: {problem}");
+            let problem = Values::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(problem.contains(message) && !problem.contains('\n'), "{text}: {problem}");
         }
-        assert!(Values::parse(b"\xff\n1\n").unwrap_err().contains("not UTF-8"));
+        assert!(Values::parse(b"\xff\n1\n").unwrap_err().to_string().contains("not UTF-8"));
         let wide = vec!["x"; MOST_COLUMNS + 1].join(",");
-        assert!(Values::parse(wide.as_bytes()).unwrap_err().contains("at most 100"));
+        assert!(Values::parse(wide.as_bytes()).unwrap_err().to_string().contains("at most 100"));
     }
 
     proptest! {
