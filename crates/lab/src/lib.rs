@@ -12,9 +12,9 @@
 //! Each module uses the modules below it, and none above. Six other questions stand beside this
 //! pipeline. [`regimes`] compares architectures along rising load, and [`model`] explains costs.
 //! [`capacity`] predicts what more connections would take, and [`graph`] draws where a service
-//! blocks. [`trial`] tries servers on live traffic, and [`traffic`] shows a trace. The modules
-//! beneath all others are [`statistics`], [`format`](mod@format), [`units`], [`names`], [`page`]
-//! and [`random`].
+//! blocks. [`trial`] tries servers on live traffic, and [`traffic`] shows a trace. [`live`] shows a
+//! measurement in a browser while it runs. The modules beneath all others are [`statistics`],
+//! [`format`](mod@format), [`units`], [`names`], [`page`] and [`random`].
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ pub mod format;
 pub mod fuzzing;
 pub mod graph;
 pub mod judge;
+pub mod live;
 pub mod measure;
 pub mod model;
 pub mod names;

@@ -24,6 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::Observer;
 use crate::edges::{EdgeHook, Moment};
+use crate::snapshot::Snapshot;
 
 /// The longest delay before an interruption is passed on.
 const ATTENTION: Duration = Duration::from_millis(50);
@@ -32,12 +33,14 @@ enum Announcement {
     Opened,
     Closed,
     Progress { requests: u64, elapsed: Duration },
+    Snapshot(Box<Snapshot>),
 }
 
 /// The load thread's end.
 pub(crate) struct Announcer {
     announcements: SyncSender<Announcement>,
     stop: Arc<AtomicBool>,
+    wants_snapshots: bool,
 }
 
 /// The load thread's end for the window's edges.
@@ -53,22 +56,36 @@ pub(crate) struct Announcements {
     stop: Arc<AtomicBool>,
 }
 
-pub(crate) fn announcements() -> (Announcer, EdgeAnnouncer, Announcements) {
+pub(crate) fn announcements(wants_snapshots: bool) -> (Announcer, EdgeAnnouncer, Announcements) {
     let (announce, announcements) = sync_channel(1);
     let (acknowledge, acknowledged) = sync_channel(1);
     let stop = Arc::new(AtomicBool::new(false));
     (
-        Announcer { announcements: announce.clone(), stop: stop.clone() },
+        Announcer { announcements: announce.clone(), stop: stop.clone(), wants_snapshots },
         EdgeAnnouncer { announcements: announce, acknowledged },
         Announcements { announcements, acknowledge, stop },
     )
 }
 
 impl Announcer {
+    /// Whether the observer shows the load.
+    pub(crate) fn wants_snapshots(&self) -> bool {
+        self.wants_snapshots
+    }
+
     /// Announces the load's progress. Returns false if the load must stop.
     pub(crate) fn progress(&self, requests: u64, elapsed: Duration) -> bool {
+        self.offer(Announcement::Progress { requests, elapsed })
+    }
+
+    /// Announces the load's counters. Returns false if the load must stop.
+    pub(crate) fn snapshot(&self, snapshot: Snapshot) -> bool {
+        self.offer(Announcement::Snapshot(Box::new(snapshot)))
+    }
+
+    fn offer(&self, announcement: Announcement) -> bool {
         // A caller that is still busy with the last announcement misses this one.
-        let sent = self.announcements.try_send(Announcement::Progress { requests, elapsed });
+        let sent = self.announcements.try_send(announcement);
         !matches!(sent, Err(TrySendError::Disconnected(_))) && !self.stop.load(Ordering::Relaxed)
     }
 }
@@ -135,6 +152,7 @@ impl Announcements {
             Ok(Announcement::Progress { requests, elapsed }) => {
                 observer.progress(requests, elapsed);
             }
+            Ok(Announcement::Snapshot(snapshot)) => observer.snapshot(&snapshot),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return false,
         }

@@ -212,7 +212,7 @@ impl Engine {
         loop {
             match time::timeout(TICK, preparation.as_mut()).await {
                 Ok(done) => return Ok(done),
-                Err(time::Elapsed) => self.tick(0).map_err(|Interrupted| Error::Interrupted)?,
+                Err(time::Elapsed) => self.tick(&[]).map_err(|Interrupted| Error::Interrupted)?,
             }
         }
     }
@@ -308,7 +308,6 @@ impl Engine {
         duration: Duration,
         recorders: &[&Recorder],
     ) -> Result<(), Interrupted> {
-        let ended = || recorders.iter().map(|recorder| recorder.requests_ended()).sum();
         let start = Instant::now();
         let mut announced = start;
         for part in 1..=PARTS {
@@ -321,13 +320,13 @@ impl Engine {
                 time::sleep(left.min(TICK)).await;
                 if announced.elapsed() >= TICK {
                     announced = Instant::now();
-                    self.tick(ended())?;
+                    self.tick(recorders)?;
                 }
             }
             recorders.iter().for_each(|recorder| recorder.mark());
         }
         // However short the window was, an interruption is noticed.
-        self.tick(ended())
+        self.tick(recorders)
     }
 
     /// Waits for `duration`, and reports progress meanwhile.
@@ -343,15 +342,20 @@ impl Engine {
                 return Ok(());
             }
             time::sleep(left.min(TICK)).await;
-            self.tick(recorder.requests_ended())?;
+            self.tick(&[recorder])?;
         }
     }
 
-    fn tick(&self, requests: u64) -> Result<(), Interrupted> {
-        if self.announcer.progress(requests, self.start.elapsed()) {
-            Ok(())
-        } else {
-            Err(Interrupted)
-        }
+    fn tick(&self, recorders: &[&Recorder]) -> Result<(), Interrupted> {
+        let goes_on = match recorders {
+            [recorder] if self.announcer.wants_snapshots() => {
+                self.announcer.snapshot(recorder.snapshot())
+            }
+            _ => {
+                let ended = recorders.iter().map(|recorder| recorder.requests_ended()).sum();
+                self.announcer.progress(ended, self.start.elapsed())
+            }
+        };
+        if goes_on { Ok(()) } else { Err(Interrupted) }
     }
 }

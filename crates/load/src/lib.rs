@@ -62,6 +62,7 @@ mod relay;
 mod report;
 mod request;
 mod slices;
+mod snapshot;
 mod sources;
 mod target;
 mod tls;
@@ -91,7 +92,11 @@ pub use pattern::trace::plan::{At, Cut, Piece};
 pub use pattern::{Arrivals, Named, Pattern};
 pub use quota::{Exhausted, Quotas};
 pub use relay::{Relay, Slice};
-pub use report::{HistogramError, Latencies, Latency, OpenLoop, Report, Warning, WarningKind};
+pub use report::{
+    Bar, HistogramError, Latencies, Latency, OpenLoop, Report, Warning, WarningKind,
+    bars as histogram_bars, duration as duration_text, rows as histogram_rows,
+};
+pub use snapshot::Snapshot;
 pub use sources::Sources;
 pub use target::{Target, TargetError};
 pub use tls::Trust;
@@ -287,6 +292,17 @@ pub trait Observer {
         let _ = (requests, elapsed);
     }
 
+    /// Whether [`snapshot`](Self::snapshot) is to be called. Asked once, before the load.
+    fn wants_snapshots(&self) -> bool {
+        false
+    }
+
+    /// Called about ten times a second instead of [`progress`](Self::progress), for an observer
+    /// that wants snapshots.
+    fn snapshot(&mut self, snapshot: &Snapshot) {
+        let _ = snapshot;
+    }
+
     /// Called after each load of [`peak_goodput`].
     fn probed(&mut self, probe: &Probe) {
         let _ = probe;
@@ -442,7 +458,7 @@ fn on_thread<T: Send + 'static>(
     run: impl FnOnce(Options, Announcer, EdgeAnnouncer) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     limits::pin(&options.cpus)?;
-    let (announcer, edges, announcements) = announce::announcements();
+    let (announcer, edges, announcements) = announce::announcements(observer.wants_snapshots());
     let own = options.clone();
     let load =
         thread::Builder::new().name("load".to_owned()).spawn(move || run(own, announcer, edges));

@@ -50,6 +50,8 @@ pub(crate) struct Measurement {
     pub(crate) bytes: u64,
     /// Nanoseconds of requests that began and ended in the window.
     pub(crate) latencies: Histogram<u64>,
+    /// Of the same requests, nanoseconds from the sending to the first byte of the reply.
+    pub(crate) first_bytes: Histogram<u64>,
     /// The figures that only an open loop has.
     pub(crate) open_loop: Option<OpenCounts>,
     /// Connections made in the whole run.
@@ -103,6 +105,7 @@ impl Default for Measurement {
             requests: 0,
             bytes: 0,
             latencies: histogram(),
+            first_bytes: histogram(),
             open_loop: None,
             connections_opened: 0,
             connections_served: 0,

@@ -31,7 +31,9 @@ use crate::edges::{EdgeHook, Edges, Moment};
 use crate::failure::{Failure, is_wrong_reply};
 use crate::histogram::record;
 use crate::measurement::{FailureCount, Measurement, OpenCounts, Start};
+use crate::request::Reply;
 use crate::slices::{Seen, Since};
+use crate::snapshot::Snapshot;
 
 /// The counters of one load.
 pub(crate) struct Recorder {
@@ -128,10 +130,14 @@ impl Recorder {
 
     /// Records a correct reply to the request of a connection.
     #[inline]
-    pub(crate) fn reply(&self, connection: usize, start: Start, end: Instant, bytes: u64) {
+    pub(crate) fn reply(&self, connection: usize, start: Start, end: Instant, reply: Reply) {
         let mut state = self.lock();
         state.count_use(start.sent, end);
-        state.count_reply(connection, start, end, bytes);
+        if state.count_reply(connection, start, end, reply.bytes) {
+            let first = reply.first.unwrap_or(end);
+            let wait = first.saturating_duration_since(start.sent);
+            record(&mut state.counts.first_bytes, wait);
+        }
         state.end_request(connection, end);
     }
 
@@ -244,6 +250,22 @@ impl Recorder {
         state.since.end(owes)
     }
 
+    /// What a display may show of the load now.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        Snapshot {
+            window: match state.window {
+                Window::Before => None,
+                Window::Open(opened) => Some(opened.instant.elapsed()),
+                Window::After(_) => Some(state.counts.window),
+            },
+            ended: state.tally.ended,
+            replies: state.tally.replies,
+            failed: state.failed.values().sum(),
+            latencies: state.counts.latencies.clone(),
+        }
+    }
+
     /// The measurement so far.
     pub(crate) fn measurement(&self) -> Measurement {
         self.lock().counts.clone()
@@ -277,26 +299,29 @@ impl State {
         true
     }
 
-    fn count_reply(&mut self, connection: usize, start: Start, end: Instant, bytes: u64) {
+    /// Counts a correct reply. Returns whether the reply has a latency: whether its request began
+    /// and ended in the window.
+    fn count_reply(&mut self, connection: usize, start: Start, end: Instant, bytes: u64) -> bool {
         self.tally.replies += 1;
         if !self.connections[connection].ever_served {
             self.connections[connection].ever_served = true;
             self.tally.served += 1;
         }
         let opened = match self.window {
-            Window::Before => return,
+            Window::Before => return false,
             Window::Open(opened) => opened,
             Window::After(closed) => {
                 if start.due >= closed {
                     self.since.reply(start.due, end);
                 }
-                return;
+                return false;
             }
         };
         self.counts.requests += 1;
         self.counts.bytes += bytes;
         self.counts.silence.end(opened.instant, end);
-        if start.due >= opened.instant {
+        let has_latency = start.due >= opened.instant;
+        if has_latency {
             record(&mut self.counts.latencies, end.saturating_duration_since(start.due));
             if let Some(counts) = &mut self.counts.open_loop {
                 record(&mut counts.raw, end.saturating_duration_since(start.sent));
@@ -309,6 +334,7 @@ impl State {
             connection.served = true;
             self.counts.connections_served += 1;
         }
+        has_latency
     }
 
     /// Counts the part of an answered request's time that lies within the window.
@@ -490,14 +516,14 @@ mod tests {
         for (connection, start) in [0, 80, 150, 280].into_iter().enumerate() {
             assert!(recorder.begin(connection, clock.start(start)));
         }
-        recorder.reply(0, clock.start(0), clock.at(50), 1); // a
+        recorder.reply(0, clock.start(0), clock.at(50), Reply::at_once(1, true)); // a
         clock.set(100);
         recorder.open();
-        recorder.reply(1, clock.start(80), clock.at(130), 10); // b
-        recorder.reply(2, clock.start(150), clock.at(170), 100); // c
+        recorder.reply(1, clock.start(80), clock.at(130), Reply::at_once(10, true)); // b
+        recorder.reply(2, clock.start(150), clock.at(170), Reply::at_once(100, true)); // c
         clock.set(300);
         recorder.close();
-        recorder.reply(3, clock.start(280), clock.at(320), 1000); // d
+        recorder.reply(3, clock.start(280), clock.at(320), Reply::at_once(1000, true)); // d
         let counted = recorder.measurement();
         assert_eq!((counted.requests, counted.bytes), (2, 110));
         assert_eq!(counted.latencies.len(), 1);
@@ -519,9 +545,9 @@ mod tests {
         recorder.begin(0, clock.start(0));
         clock.set(100);
         recorder.open();
-        recorder.reply(0, clock.start(0), clock.at(110), 1);
+        recorder.reply(0, clock.start(0), clock.at(110), Reply::at_once(1, true));
         recorder.begin(0, clock.start(110));
-        recorder.reply(0, clock.start(110), clock.at(300), 1);
+        recorder.reply(0, clock.start(110), clock.at(300), Reply::at_once(1, true));
         clock.set(300);
         recorder.close();
         let counted = recorder.measurement();
@@ -535,9 +561,9 @@ mod tests {
         recorder.begin(0, clock.start(0));
         clock.set(100);
         recorder.open();
-        recorder.reply(0, clock.start(0), clock.at(130), 1);
+        recorder.reply(0, clock.start(0), clock.at(130), Reply::at_once(1, true));
         recorder.begin(0, clock.start(140));
-        recorder.reply(0, clock.start(140), clock.at(190), 1);
+        recorder.reply(0, clock.start(140), clock.at(190), Reply::at_once(1, true));
         recorder.begin(0, clock.start(190));
         clock.set(300);
         recorder.close();
@@ -558,7 +584,7 @@ mod tests {
         for connection in 0..3 {
             recorder.begin(connection, clock.start(10 * connection as u64));
         }
-        recorder.reply(2, clock.start(20), clock.at(100), 1);
+        recorder.reply(2, clock.start(20), clock.at(100), Reply::at_once(1, true));
         clock.set(110);
         recorder.close();
         let overdue = recorder.measurement().overdue;
@@ -636,12 +662,12 @@ mod tests {
     fn a_few_requests_are_all_counted() {
         let (recorder, clock) = recorder(2, Edges::for_requests(3));
         assert!(recorder.begin(0, clock.start(0)) && recorder.begin(1, clock.start(0)));
-        recorder.reply(0, clock.start(0), clock.at(5), 1);
+        recorder.reply(0, clock.start(0), clock.at(5), Reply::at_once(1, true));
         assert!(recorder.begin(0, clock.start(5)));
         recorder.failure(1, &Failure::TimedOut);
         assert!(!recorder.begin(1, clock.start(6)));
         clock.set(8);
-        recorder.reply(0, clock.start(5), clock.at(8), 1);
+        recorder.reply(0, clock.start(5), clock.at(8), Reply::at_once(1, true));
         let counted = recorder.measurement();
         assert_eq!((counted.requests, counted.latencies.len()), (2, 2));
         assert_eq!(counted.failures["timed-out"].count, 1);
@@ -655,7 +681,7 @@ mod tests {
         for number in 1..=10_000 {
             assert!(recorder.begin(0, clock.start(number - 1)));
             clock.set(number);
-            recorder.reply(0, clock.start(number - 1), clock.at(number), 1);
+            recorder.reply(0, clock.start(number - 1), clock.at(number), Reply::at_once(1, true));
         }
         assert!(!recorder.begin(0, clock.start(10_000)));
         let counted = recorder.measurement();
@@ -682,8 +708,8 @@ mod tests {
         for (connection, start) in [before, late, open].into_iter().enumerate() {
             assert!(recorder.begin(connection, start));
         }
-        recorder.reply(0, before, clock.at(105), 1);
-        recorder.reply(1, late, clock.at(140), 1);
+        recorder.reply(0, before, clock.at(105), Reply::at_once(1, true));
+        recorder.reply(1, late, clock.at(140), Reply::at_once(1, true));
         assert!(queue.push(clock.at(180)));
         clock.set(200);
         recorder.close();

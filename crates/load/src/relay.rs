@@ -173,7 +173,7 @@ impl Relay {
         let all = self.connections.saturating_add(options.connections_in_all());
         limits::provide_descriptors(all)?;
         let before = Counters::read(options.target.address());
-        let (announcer, edges, announcements) = announce::announcements();
+        let (announcer, edges, announcements) = announce::announcements(observer.wants_snapshots());
         let (joined, answer) = sync_channel(1);
         self.command(Command::Join {
             options: Box::new(options.clone()),

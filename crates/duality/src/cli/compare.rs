@@ -7,6 +7,7 @@ use std::{fs, io, slice};
 use duality_lab::ask::budget;
 use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
 use duality_lab::format::in_shell;
+use duality_lab::live::Page;
 use duality_lab::measure as lab;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::{Clock, Finished, Stage};
@@ -14,7 +15,6 @@ use duality_lab::names::choose_from;
 use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;
-use duality_lab::tell::render::text::TERMINAL;
 use duality_lab::tell::report::RawLines;
 use duality_lab::tell::{data, report};
 use duality_runtime::log;
@@ -23,10 +23,11 @@ use super::binary::{Binary, BinaryFlags};
 use super::builds::{self, Builds};
 use super::flags::BuildFlags;
 use super::flags::settings::{All, SettingFlags};
+use super::live::LiveFlags;
 use super::resumed::command_to_resume;
 use super::{
     Blame, ConstraintFlags, Failure, Party, Tuning, experiment, explain, flag, for_terminal,
-    heading, load, prices, print,
+    heading, load, prices, print, terminal_width,
 };
 use crate::catalogue::Catalogue;
 
@@ -140,6 +141,8 @@ pub(super) struct Arguments {
     #[arg(long, requires = "out", help_heading = heading::MEASURING)]
     pub(super) resume: bool,
     #[command(flatten)]
+    pub(super) live: LiveFlags,
+    #[command(flatten)]
     pub(super) tuning: Tuning,
 }
 
@@ -248,6 +251,7 @@ impl Arguments {
         given.extend(self.budget.map(|_| "--budget".to_owned()));
         given.extend(self.baseline.as_ref().map(|_| "--baseline".to_owned()));
         given.extend(self.tables.then(|| "--tables".to_owned()));
+        given.extend(self.live.given());
         given.extend(self.tuning.given());
         let Some(first) = given.first() else { return Ok(()) };
         let name = first.split('=').next().unwrap_or(first);
@@ -297,12 +301,18 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     prepare(&out, &mut experiment, arguments.resume)?;
     announce(&experiment);
     log::tell(format_args!("results in {}", out.display()));
+    let page = arguments.live.start()?;
     let clock = Clock::new(&interrupted, arguments.budget);
     prices::find(slice::from_mut(&mut experiment), clock);
-    let finished = measure(&experiment, &out, arguments.resume, clock)?;
+    let finished = measure(&experiment, &out, arguments.resume, clock, page.clone())?;
     let shown =
         Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref(), asked: "" };
     let answer = tell(&finished, &out, shown)?;
+    let report = out.join("report.html");
+    arguments.live.open_report(&report);
+    if let Some(page) = page {
+        page.finish(Some(report));
+    }
     let threshold = arguments.builds.threshold(finished.heading.margin());
     if finished.complete {
         something_measured(&finished)?;
@@ -410,17 +420,18 @@ pub(super) fn announce(experiment: &Experiment) {
     }
 }
 
-/// Measures the cells that `out` lacks.
+/// Measures the cells that `out` lacks. A `page` shows what is known so far.
 pub(super) fn measure(
     experiment: &Experiment,
     out: &Path,
     resume: bool,
     clock: Clock<'_>,
+    page: Option<Page>,
 ) -> Result<Finished, Failure> {
     let stage = Stage::set(experiment)?;
     let warnings = lab::preflight(experiment, clock.interrupted(), &stage)?;
     warnings.into_iter().for_each(|line| log::tell(for_terminal(line, &io::stderr())));
-    lab::compare(experiment, out, resume, clock, &stage).blame(Party::Machine)
+    lab::compare(experiment, out, resume, clock, &stage, page).blame(Party::Machine)
 }
 
 /// The parts of an answer to print.
@@ -443,7 +454,7 @@ impl Shown<'_> {
             false => {
                 let run = in_shell(&run.display().to_string());
                 let more = format!("duality report {run} --tables{}", self.asked);
-                answer.render_screen(page, &more, terminal_width())
+                answer.render_screen(page, &more, terminal_width(&io::stdout()))
             }
         })
     }
@@ -465,13 +476,6 @@ pub(super) fn tell<'f>(
         .blame_at(Party::Machine, path.display())?;
     shown.print(&answer, &page, out)?;
     Ok(answer)
-}
-
-/// The columns of the terminal, or the usual number of them.
-fn terminal_width() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-    columns.unwrap_or(TERMINAL).max(20)
 }
 
 fn fresh_directory() -> PathBuf {

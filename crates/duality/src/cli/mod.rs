@@ -13,6 +13,7 @@ mod flags;
 mod graph;
 mod injection;
 pub mod list;
+mod live;
 mod load;
 mod model;
 mod plan;
@@ -37,6 +38,7 @@ mod what_ifs;
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 use std::num::{ParseFloatError, ParseIntError};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::thread;
 
@@ -48,6 +50,7 @@ use flags::{ConstraintFlags, heading};
 
 use duality_architectures::common::children;
 use duality_lab::names::is_near;
+use duality_lab::tell::render::text::TERMINAL;
 use duality_lab::tell::screen::folded;
 use duality_lab::units::{NO_NUMBER, no_whole};
 use duality_runtime::log;
@@ -203,6 +206,13 @@ fn parse() -> Result<Command, clap::Error> {
 /// The text for `stream`: on a terminal, its sentences are folded.
 pub(crate) fn for_terminal(text: String, stream: &impl IsTerminal) -> String {
     if stream.is_terminal() { folded(&text) } else { text }
+}
+
+/// The columns of a terminal, or the usual number of them.
+fn terminal_width(stream: &impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(stream).ok();
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    columns.unwrap_or(TERMINAL).max(20)
 }
 
 /// Writes text to standard output. If its reader has gone (`| head`), the rest is dropped.

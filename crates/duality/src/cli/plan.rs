@@ -17,6 +17,7 @@ use duality_lab::tell::answers::plan::{self as index, Index};
 use duality_runtime::log;
 
 use super::compare::Shown;
+use super::live::LiveFlags;
 use super::{
     Blame, Failure, Party, Tuning, compare, experiment, explain, flag, load, paragraph, prices,
     print, resumed,
@@ -91,6 +92,7 @@ pub(super) struct Flags {
     pub(super) budget: Option<Duration>,
     /// The output for each experiment.
     pub(super) shown: Shown<'static>,
+    pub(super) live: LiveFlags,
 }
 
 impl Flags {
@@ -108,7 +110,7 @@ pub(super) fn run(
     resume: bool,
 ) -> Result<(), Failure> {
     let (plan, experiments) = read(catalogue, path, flags)?;
-    let how = How { out, resume, limit: flags.limit(&plan), shown: flags.shown };
+    let how = How { out, resume, limit: flags.limit(&plan), shown: flags.shown, live: flags.live };
     carry_out(&plan, experiments, &how)
 }
 
@@ -121,6 +123,7 @@ pub(super) struct How<'a> {
     pub(super) limit: Option<Duration>,
     /// The output for each experiment.
     pub(super) shown: Shown<'a>,
+    pub(super) live: LiveFlags,
 }
 
 /// Runs the experiments of a plan, one after the other.
@@ -129,7 +132,7 @@ pub(super) fn carry_out(
     mut experiments: Vec<Experiment>,
     how: &How<'_>,
 ) -> Result<(), Failure> {
-    let How { out, resume, limit, shown } = *how;
+    let How { out, resume, limit, shown, live } = *how;
     let folders: Vec<PathBuf> =
         plan.experiments.iter().map(|entry| out.join(&entry.name)).collect();
     let mut lengths = Vec::new();
@@ -140,6 +143,7 @@ pub(super) fn carry_out(
     compare::writable(out)?;
     announce(plan, &experiments);
     log::tell(format_args!("results in {}", out.display()));
+    let page = live.start()?;
     let interrupted = load::on_interrupt()?;
     let clock = Clock::new(&interrupted, limit);
     // The folder and its programs are removed after the measurements.
@@ -153,7 +157,7 @@ pub(super) fn carry_out(
         print(&index::heading(&entry.name, &experiment.design))?;
         compare::announce(experiment);
         let own = clock.share(lengths[place], lengths[place..].iter().sum());
-        let finished = compare::measure(experiment, &folders[place], resume, own)?;
+        let finished = compare::measure(experiment, &folders[place], resume, own, page.clone())?;
         let Finished { complete, out_of_time, .. } = finished;
         index.add(&entry.name, &compare::tell(&finished, &folders[place], shown)?);
         index.write(&index_path).blame_at(Party::Machine, index_path.display())?;
@@ -175,6 +179,10 @@ pub(super) fn carry_out(
         print(&format!("\n{}", index.digest()))?;
     }
     log::tell(format_args!("index of the reports: {}", index_path.display()));
+    live.open_report(&index_path);
+    if let Some(page) = page {
+        page.finish(Some(index_path));
+    }
     if late.is_empty() {
         return Ok(());
     }
@@ -328,6 +336,7 @@ mod tests {
             tuning: Tuning::default(),
             budget: None,
             shown: Shown::default(),
+            live: LiveFlags::default(),
         }
     }
 

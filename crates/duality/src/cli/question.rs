@@ -17,7 +17,7 @@ pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(),
         };
     };
     arguments.refuse_binaries_for_plan()?;
-    let Arguments { resume, check, tables, tuning, budget, .. } = *arguments;
+    let Arguments { resume, check, tables, tuning, budget, live, .. } = *arguments;
     let out = arguments.out();
     // The code below reports a file that cannot be read.
     let text = fs::read_to_string(file).unwrap_or_default();
@@ -36,7 +36,7 @@ pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(),
         return Err(flag(Misfit::new("baseline", problem)));
     }
     let shown = compare::Shown { tables, baseline: None, asked: "" };
-    let flags = plan::Flags { settings: arguments.settings(), tuning, budget, shown };
+    let flags = plan::Flags { settings: arguments.settings(), tuning, budget, shown, live };
     match check {
         true => plan::check(catalogue, file, &flags),
         false => plan::run(catalogue, file, &flags, &out, resume),

@@ -11,11 +11,13 @@ use duality_architectures::{Architecture, find};
 use duality_lab::Mistake;
 use duality_lab::ask::settings::{parse_bytes, parse_duration, parse_slo};
 use duality_lab::judge::sequential::{PROMISE, Rule};
+use duality_lab::live::Page;
 use duality_lab::tell::answers;
 use duality_lab::tell::journal::Journal;
 use duality_lab::tell::render::text::{TERMINAL, text};
 use duality_lab::trial::event::{Event, Told};
-use duality_lab::trial::{self, By, Candidate, Door, Limits, Setup, Then};
+use duality_lab::trial::shown::Shown;
+use duality_lab::trial::{self, By, Candidate, Door, Glance, Limits, Setup, Then};
 use duality_load::Slo;
 use duality_runtime::log;
 use duality_runtime::net::{Choice, ListenerGroup, number_of_listen_fds};
@@ -24,6 +26,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::flags::address::listen_address;
 use super::flags::settings::{Service, SettingFlags};
+use super::live::LiveFlags;
 use super::{Blame, Failure, Party, Tuning, flag, heading, load, print, serve};
 use crate::catalogue::{Catalogue, Listed};
 use crate::setup;
@@ -38,7 +41,8 @@ const SHORTEST_SLOT: Duration = Duration::from_millis(50);
 Examples:
   duality trial http --root site --candidates epoll,threads --listen :8080
   duality trial echo --candidates epoll,pool --share pool=10% --slo p99=50ms
-  duality trial http --candidates a=epoll,b=epoll --budget 10m --then exit")]
+  duality trial http --candidates a=epoll,b=epoll --budget 10m --then exit
+  duality trial http --candidates epoll,threads --live --open")]
 pub(super) struct Arguments {
     /// The service (see `duality services`)
     service: Option<String>,
@@ -92,6 +96,8 @@ pub(super) struct Arguments {
     /// Keep what happens in DIR/trial.jsonl, and a page that follows it in DIR/report.html
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    live: LiveFlags,
     /// The seed of the order of slots [default: the time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -133,7 +139,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let journal = arguments.out.as_deref().map(Journal::create).transpose();
     let journal = journal.blame(Party::User)?;
     let interrupted = load::on_interrupt()?;
-    let mut audience = Audience::new(arguments.json, journal);
+    let mut audience = Audience::new(arguments.json, journal, arguments.live.or_open().start()?);
     let done = trial::run(&setup, &KernelDoor(group), &mut audience, &interrupted);
     audience.finish();
     done?;
@@ -290,17 +296,20 @@ struct Audience {
     journal: Option<Journal>,
     /// A line that shows the standing, on a terminal.
     live: Option<ProgressBar>,
+    /// A page in a browser, and what it shows.
+    page: Option<(Page, Shown)>,
     /// The reason why an event was not kept or printed.
     failure: Option<Failure>,
 }
 
 impl Audience {
-    fn new(json: bool, journal: Option<Journal>) -> Self {
+    fn new(json: bool, journal: Option<Journal>, page: Option<Page>) -> Self {
         let live = io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
             ProgressBar::new_spinner().with_style(style.expect("the template is right"))
         });
-        Self { json, journal, live, failure: None }
+        let page = page.map(|page| (page, Shown::default()));
+        Self { json, journal, live, page, failure: None }
     }
 
     /// Prints a line above the live line.
@@ -330,10 +339,13 @@ impl Audience {
         }
     }
 
-    /// Removes the live line.
+    /// Removes the live line, and ends the page.
     fn finish(&self) {
         if let Some(live) = &self.live {
             live.finish_and_clear();
+        }
+        if let Some((page, _)) = &self.page {
+            page.finish(None);
         }
     }
 }
@@ -343,6 +355,10 @@ impl trial::Audience for Audience {
         if let Some(journal) = &mut self.journal {
             let kept = journal.add(event).blame_at(Party::Machine, "cannot keep records");
             self.note(kept);
+        }
+        if let Some((page, shown)) = &mut self.page {
+            shown.hear(event);
+            page.publish(shown.state());
         }
         // The live line already shows the event.
         let is_shown = self.live.is_some() && matches!(event.event, Event::Block(_));
@@ -362,10 +378,14 @@ impl trial::Audience for Audience {
         }
     }
 
-    fn glance(&mut self, standing: &str) {
+    fn glance(&mut self, glance: &Glance) {
         if let Some(live) = &self.live {
-            live.set_message(standing.to_owned());
+            live.set_message(glance.line());
             live.tick();
+        }
+        if let Some((page, shown)) = &mut self.page {
+            shown.look(glance);
+            page.publish(shown.state());
         }
     }
 }

@@ -39,6 +39,12 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     plan::carry_out(
         &plan,
         experiments,
-        &How { out: &out, resume: arguments.resume, limit: Some(limit), shown },
+        &How {
+            out: &out,
+            resume: arguments.resume,
+            limit: Some(limit),
+            shown,
+            live: arguments.live,
+        },
     )
 }

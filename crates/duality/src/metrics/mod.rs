@@ -2,17 +2,18 @@
 //! names.
 //!
 //! ```text
-//!   scraper ──▶ endpoint: GET /metrics ──▶ families: counters ──▶ text, by prometheus-client
-//!               endpoint: GET /healthz ──▶ 200; 503 before the server listens, or while it drains
+//!   scraper ──▶ GET /metrics ──▶ families: counters ──▶ text, by prometheus-client
+//!               GET /healthz ──▶ 200; 503 before the server listens, or while it drains
+//!   browser ──▶ GET /        ──▶ shown: counters ──▶ a live page, on the loopback device alone
 //! ```
 //!
 //! A separate kernel thread answers, so no scrape takes a turn of the measured architecture. The
 //! counters exist in any case. Only the histogram of latencies is kept for this flag.
 
-mod endpoint;
 mod families;
 pub(crate) mod page;
 mod processor;
+mod shown;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -21,18 +22,22 @@ use std::{panic, thread};
 
 use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
+use duality_lab::live;
+use duality_lab::live::server::{self, Answer, Reply, Request, Site};
 use duality_runtime::{drain, log, shared, visibility};
 use prometheus_client::encoding::prometheus_text::{CONTENT_TYPE, encode};
 use prometheus_client::registry::Registry;
 
-use self::endpoint::Answer;
 use self::families::Families;
+use self::shown::Shown;
 use crate::failure::{Failure, Party};
 use crate::watch::Subject;
 
 /// The metrics of a server, while they are served.
 pub(crate) struct Metrics {
     is_ready: Arc<AtomicBool>,
+    /// The address of the live page, if there is one.
+    pub(crate) page: Option<String>,
 }
 
 impl Metrics {
@@ -62,14 +67,17 @@ impl Metrics {
         visibility::prepare_latencies().map_err(failed)?;
         let registry = registry(subject, Families::new(forks, count_panics()));
         let is_ready = Arc::new(AtomicBool::new(false));
-        let ready = is_ready.clone();
+        let shown = address.ip().is_loopback().then(|| Shown::new(subject.clone()));
+        let page = shown.is_some().then(|| format!("http://{address}/"));
+        let endpoint = Endpoint { registry, is_ready: is_ready.clone(), shown };
         children::helper();
         thread::Builder::new()
             .name("metrics".into())
-            .spawn(move || endpoint::serve(&listener, |path| answer(path, &registry, &ready)))
+            .spawn(move || server::serve(&listener, &endpoint))
             .map_err(failed)?;
-        log::tell(format_args!("metrics at http://{address}/metrics"));
-        Ok(Self { is_ready })
+        let and = page.as_ref().map_or(String::new(), |page| format!(", live page at {page}"));
+        log::tell(format_args!("metrics at http://{address}/metrics{and}"));
+        Ok(Self { is_ready, page })
     }
 
     /// The server listens, and is healthy until it drains.
@@ -87,6 +95,28 @@ fn registry(subject: &Subject, families: Families) -> Registry {
     let mut registry = Registry::with_prefix_and_labels("duality", labels.into_iter());
     registry.register_collector(Box::new(families));
     registry
+}
+
+/// What the endpoint shows.
+struct Endpoint {
+    registry: Registry,
+    is_ready: Arc<AtomicBool>,
+    /// The live page. `None` at an address that other hosts can reach.
+    shown: Option<Shown>,
+}
+
+impl Site for Endpoint {
+    fn reply(&self, request: &Request) -> Option<Reply> {
+        let page = || {
+            let shown = self.shown.as_ref().filter(|_| live::is_of_this_host(&request.host))?;
+            live::reply(&request.path, || shown.state())
+        };
+        answer(&request.path, &self.registry, &self.is_ready).map(Reply::Page).or_else(page)
+    }
+
+    fn state(&self) -> (u64, Arc<str>) {
+        self.shown.as_ref().map_or((0, Arc::default()), Shown::json)
+    }
 }
 
 fn answer(path: &str, registry: &Registry, is_ready: &AtomicBool) -> Option<Answer> {
@@ -145,6 +175,19 @@ mod tests {
         ] {
             assert!(text.contains(&sample), "{sample}: {text}");
         }
+    }
+
+    #[test]
+    fn a_page_is_for_this_machine_alone() {
+        visibility::prepare_latencies().unwrap();
+        let has_page = |shown, host: &str| {
+            let (registry, is_ready) = (Registry::default(), Arc::default());
+            let request = Request { path: "/".to_owned(), host: host.to_owned() };
+            Endpoint { registry, is_ready, shown }.reply(&request).is_some()
+        };
+        assert!(has_page(Some(Shown::new(subject())), "localhost:9100"));
+        assert!(!has_page(Some(Shown::new(subject())), "elsewhere.example:9100"));
+        assert!(!has_page(None, "localhost:9100"));
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod kept_port;
 mod kept_runs;
 mod library;
 #[cfg(feature = "tool")]
+mod live;
+#[cfg(feature = "tool")]
 mod logs;
 #[cfg(feature = "tool")]
 mod report;

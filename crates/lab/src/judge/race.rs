@@ -116,6 +116,29 @@ pub struct Out {
     pub low: f64,
 }
 
+/// How a contender stands at a look. What is said of all looks together is true.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing {
+    /// The share by which the contender is worse than the best: 0.5 is 50 %. 0 for the best.
+    pub behind: f64,
+    /// The ends of its interval.
+    pub low: f64,
+    /// See `low`.
+    pub high: f64,
+}
+
+impl Standing {
+    const BEST: Self = Self { behind: 0.0, low: 0.0, high: 0.0 };
+
+    fn of(gap: &Gap) -> Self {
+        Self {
+            behind: gap.behind.exp_m1(),
+            low: (gap.behind - gap.critical).exp_m1(),
+            high: (gap.behind + gap.critical).exp_m1(),
+        }
+    }
+}
+
 /// The race at one load. It looks again and again, at more and more blocks.
 #[derive(Clone, Debug)]
 pub struct Race {
@@ -127,6 +150,8 @@ pub struct Race {
     margin: f64,
     looks: usize,
     out: Vec<Option<Out>>,
+    /// The standings at the last look. `None` for what is out, and for what cannot be compared.
+    standings: Vec<Option<Standing>>,
     best: Option<usize>,
     critical: Option<f64>,
     spread: Option<f64>,
@@ -143,6 +168,7 @@ impl Race {
             margin,
             looks: 0,
             out: vec![None; subjects],
+            standings: vec![None; subjects],
             best: None,
             critical: None,
             spread: None,
@@ -166,7 +192,9 @@ impl Race {
             .filter(|place| effect(place).is_some())
             .min_by(|one, other| effect(one).partial_cmp(&effect(other)).expect("finite"));
         self.best = best;
+        self.standings.fill(None);
         let Some(best) = best else { return };
+        self.standings[best] = Some(Standing::BEST);
         // What is out is worse for sure, so the range is that of the others (a step-down test).
         let racing = self.out.iter().filter(|out| out.is_none()).count();
         let least = if sessions < 2 { OF_A_PROCESS.ln_1p() } else { 0.0 };
@@ -176,10 +204,12 @@ impl Race {
                 continue;
             }
             let gap = compared.gap(place, best, racing, alpha);
+            self.standings[place] = Some(Standing::of(&gap));
             let low = gap.behind - gap.critical;
             if gap.is_worse && low > least && !stays(place) {
                 let (behind, low) = (gap.behind.exp_m1(), low.exp_m1());
                 self.out[place] = Some(Out { blocks, sessions, behind, low });
+                self.standings[place] = None;
             } else if place < self.candidates {
                 critical = critical.max(gap.critical);
                 if !(gap.is_worse && stays(place)) {
@@ -200,6 +230,11 @@ impl Race {
     /// The subjects that are out, and since when.
     pub fn out(&self) -> &[Option<Out>] {
         &self.out
+    }
+
+    /// How each subject stands at the last look.
+    pub fn standings(&self) -> &[Option<Standing>] {
+        &self.standings
     }
 
     /// Whether each subject has further blocks, after `sessions` sessions. The next best one goes
@@ -269,6 +304,8 @@ pub struct Lane {
     pub goes_on: Vec<String>,
     /// The subjects that are out, with when and why.
     pub out: Vec<(String, Out)>,
+    /// The contenders, with how they stand at the last look.
+    pub standings: Vec<(String, Standing)>,
     /// The number of blocks that count.
     pub blocks: usize,
     /// The number of sessions that count. One that has just begun does not.
@@ -339,6 +376,9 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
     let out = subjects.iter().zip(race.out());
     let out: Vec<(String, Out)> =
         out.filter_map(|(name, out)| Some(((*name).to_owned(), (*out)?))).collect();
+    let standings = subjects.iter().zip(race.standings());
+    let standings = standings.filter_map(|(name, own)| Some(((*name).to_owned(), (*own)?)));
+    let standings: Vec<(String, Standing)> = standings.collect();
     let rests = race.goes_on(sessions);
     let rests: BTreeSet<&str> =
         subjects.iter().zip(rests).filter(|(_, goes_on)| !goes_on).map(|(name, _)| *name).collect();
@@ -356,6 +396,7 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
         is_told: race.is_told(),
         wanted: race.wanted(),
         out,
+        standings,
     }
 }
 
@@ -424,6 +465,17 @@ mod tests {
         (1..=1000).for_each(|look| race.look(&noted, look, 3, &|_| false));
         let spent: f64 = noted.0.borrow().iter().sum();
         assert!(spent < 0.01 && spent > 0.0099, "{spent}");
+    }
+
+    #[test]
+    fn contenders_have_intervals_that_contain_what_was_seen() {
+        let mut race = Race::new(3, 3, 0.01, MARGIN);
+        let sure = Sure { effects: &[0.0, 0.1, 2.0], critical: 0.2 };
+        race.look(&sure, 3, 2, &|_| false);
+        let [Some(best), Some(second), None] = race.standings() else { panic!("{race:?}") };
+        assert_eq!(*best, Standing::BEST);
+        assert!(second.low < 0.0 && second.low < second.behind && second.behind < second.high);
+        assert!((second.high - 0.3_f64.exp_m1()).abs() < 1e-12, "{second:?}");
     }
 
     #[test]

@@ -105,6 +105,7 @@ impl Load<'_> {
             requests: figures.requests,
             requests_per_second: rate,
             latency_us: figures.latency,
+            first_byte_us: None,
             measured_load: rate * figures.latency.mean / 1e6,
             errors: errors(run),
             bytes_received: 0,

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::judge::race::Out;
+use super::shown::{self, Place, SoFar};
+use crate::judge::race::{Lane, Out};
+use crate::live::Page;
 use crate::measure::experiment::Experiment;
 use crate::record::{Block, Cell, Outcome};
 use crate::statistics::median;
@@ -26,6 +28,11 @@ pub(crate) struct Display {
     rates: BTreeMap<(String, usize), Vec<f64>>,
     standing: Standing,
     live: Option<Live>,
+    /// A page in a browser, with what it shows.
+    page: Option<Page>,
+    lanes: BTreeMap<usize, Lane>,
+    missing: BTreeMap<Place, &'static str>,
+    now: String,
 }
 
 /// Processor time for a request in the blocks so far: sums of logarithms, and their counts.
@@ -66,7 +73,7 @@ struct Live {
 }
 
 impl Display {
-    pub(crate) fn new(experiment: &Experiment) -> Self {
+    pub(crate) fn new(experiment: &Experiment, page: Option<Page>) -> Self {
         let live = stderr().is_terminal().then(|| Live::new(experiment));
         let mut display = Self {
             experiment: experiment.clone(),
@@ -77,8 +84,13 @@ impl Display {
             rates: BTreeMap::new(),
             standing: Standing::default(),
             live,
+            page,
+            lanes: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            now: "starting".to_owned(),
         };
         display.redraw();
+        display.publish();
         display
     }
 
@@ -90,6 +102,16 @@ impl Display {
             self.rates.entry(place).or_default().push(measured.requests_per_second);
         }
         let key = cell.key();
+        let place = (cell.subject.clone(), cell.concurrency);
+        let missing = match &cell.outcome {
+            Outcome::Measured(_) => None,
+            Outcome::Unavailable { .. } => Some("n/a"),
+            Outcome::Failed { .. } => Some("failed"),
+        };
+        match missing {
+            Some(what) => drop(self.missing.insert(place, what)),
+            None => drop(self.missing.remove(&place)),
+        }
         if self.experiment.why_unavailable(&key).is_none() {
             self.passed += self.experiment.seconds_of_a_cell(&key);
         }
@@ -101,6 +123,8 @@ impl Display {
             // A failure to write progress does not matter.
             None => drop(writeln!(stderr(), "[{}/{}] {}", self.ended, self.total, describe(cell))),
         }
+        self.now = describe(cell);
+        self.publish();
     }
 
     /// Shows that a block has ended.
@@ -131,6 +155,38 @@ impl Display {
             )),
             None => {}
         }
+        let counted = self.experiment.design.counted();
+        self.now = format!("block {} at {}", block.number + 1, counted.several(&[*concurrency]));
+        self.publish();
+    }
+
+    /// Whether the race is shown at each look.
+    pub(crate) fn has_page(&self) -> bool {
+        self.page.is_some()
+    }
+
+    /// Shows the race at a number of connections.
+    pub(crate) fn looked(&mut self, lane: Lane) {
+        self.lanes.insert(lane.concurrency, lane);
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let Some(page) = &self.page else { return };
+        let rate = |name: &str, load: usize| {
+            let rates = self.rates.get(&(name.to_owned(), load))?;
+            median(rates).map(|rate| format!("{rate:.0}/s"))
+        };
+        page.publish(shown::state(&SoFar {
+            experiment: &self.experiment,
+            lanes: &self.lanes,
+            missing: &self.missing,
+            point: &|name, load| self.standing.told(name, load).or_else(|| rate(name, load)),
+            ended: self.ended,
+            blocks: self.blocks,
+            left: (self.experiment.length().as_secs_f64() - self.passed).max(0.0),
+            now: &self.now,
+        }));
     }
 
     /// Shows that a subject has left the race.
@@ -147,7 +203,9 @@ impl Display {
     }
 
     /// Clears the screen for the answer.
-    pub(crate) fn finish(&self) {
+    pub(crate) fn finish(&mut self) {
+        self.now = "This is what the measurement ended with.".to_owned();
+        self.publish();
         if let Some(live) = &self.live {
             live.table.iter().for_each(ProgressBar::finish_and_clear);
             live.bar.finish_and_clear();

@@ -5,7 +5,7 @@ use super::display::Display;
 use crate::judge::question::Question;
 use crate::judge::race::{self, BLOCKS_OF_A_SESSION, BLOCKS_OF_A_TOLD_SESSION, Lane};
 use crate::judge::summary::Summary;
-use crate::record::{Design, Heading, Records};
+use crate::record::{Block, Design, Heading, Records};
 
 /// The race at a number of connections, by the records so far.
 pub(super) fn lane(journal: &Journal, concurrency: usize) -> Lane {
@@ -24,8 +24,10 @@ pub(super) fn lane(journal: &Journal, concurrency: usize) -> Lane {
     race::lane(Question { heading, records: &here, disqualified: &disqualified }, concurrency)
 }
 
-/// Whether the race looks after so many blocks.
-pub(super) fn looks_at(blocks: usize) -> bool {
+/// Whether the race looks at its blocks at a number of connections now.
+pub(super) fn looks_now(journal: &Journal, concurrency: usize) -> bool {
+    let here = |block: &&Block| block.concurrency == concurrency && block.invalid.is_none();
+    let blocks = journal.records.blocks.iter().filter(here).count();
     race::looks(blocks).last() == Some(blocks)
 }
 

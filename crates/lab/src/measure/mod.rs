@@ -34,6 +34,7 @@ mod race;
 pub mod recording;
 pub(crate) mod server;
 mod session;
+mod shown;
 pub(crate) mod spawn;
 mod stage;
 pub mod store;
@@ -46,6 +47,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use crate::live::Page;
 use crate::measure::experiment::Experiment;
 use crate::measure::no_server::NoServer;
 use crate::measure::peers::ReadyMade;
@@ -79,7 +81,8 @@ pub struct Finished {
 
 /// Runs an experiment on its `stage` until the `clock` stops.
 ///
-/// `results.jsonl` in the directory `out` gets a line as soon as a cell or a block ends.
+/// `results.jsonl` in the directory `out` gets a line as soon as a cell or a block ends. A `page`
+/// shows what is known so far.
 ///
 /// # Errors
 ///
@@ -90,6 +93,7 @@ pub fn compare(
     resume: bool,
     clock: Clock<'_>,
     stage: &Stage,
+    page: Option<Page>,
 ) -> Result<Finished, results::Error> {
     // A plan may have been cut short before this experiment began.
     let (results, heading, records) =
@@ -106,7 +110,7 @@ pub fn compare(
         };
     // A resumed experiment keeps the seed and timing with which it began.
     let experiment = &Experiment { design: heading.design.clone(), ..experiment.clone() };
-    let mut display = Display::new(experiment);
+    let mut display = Display::new(experiment, page);
     records.cells.iter().for_each(|cell| display.ended(cell));
     records.blocks.iter().for_each(|block| display.block_ended(block));
     let mut journal = Journal { results, display, records, heading };
@@ -143,7 +147,12 @@ impl Journal {
     fn block(&mut self, block: Block) -> Result<(), results::Error> {
         self.display.block_ended(&block);
         self.results.append_block(&block)?;
+        let concurrency = block.concurrency;
         self.records.blocks.push(block);
+        if self.display.has_page() && lanes::looks_now(self, concurrency) {
+            let lane = lanes::lane(self, concurrency);
+            self.display.looked(lane);
+        }
         Ok(())
     }
 }

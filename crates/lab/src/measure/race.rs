@@ -146,6 +146,7 @@ mod tests {
             concurrency,
             goes_on: ["threads", "epoll"].map(str::to_owned).to_vec(),
             out: Vec::new(),
+            standings: Vec::new(),
             blocks: 10 * sessions,
             sessions,
             last_session: sessions.checked_sub(1),

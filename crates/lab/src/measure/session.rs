@@ -286,9 +286,7 @@ impl<'a> Session<'a> {
                 Ended::Lost => lane = lanes::lane(journal, self.concurrency),
                 Ended::Interrupted => return Ok(false),
             }
-            let here =
-                |block: &&Block| block.concurrency == self.concurrency && block.invalid.is_none();
-            if lanes::looks_at(journal.records.blocks.iter().filter(here).count()) {
+            if lanes::looks_now(journal, self.concurrency) {
                 let now = lanes::lane(journal, self.concurrency);
                 lanes::tell(&mut journal.display, &lane, &now);
                 lane = now;

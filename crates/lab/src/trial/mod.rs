@@ -22,12 +22,14 @@ pub mod event;
 mod plan;
 mod queue;
 mod run;
+pub mod shown;
 mod silence;
 #[cfg(test)]
 mod simulated;
 pub(crate) mod text;
 mod totals;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -38,6 +40,7 @@ use duality_load::Slo;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use self::event::{Measured, Standing};
 use crate::judge::sequential::Rule;
 
 pub use run::run;
@@ -153,5 +156,23 @@ pub trait Audience {
     fn hear(&mut self, told: &event::Told);
 
     /// Receives a look at the candidates, a few times a second. Used by a display.
-    fn glance(&mut self, standing: &str);
+    fn glance(&mut self, glance: &Glance);
+}
+
+/// A look at the candidates.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Glance {
+    /// The standings of the candidates in the trial, the best first.
+    pub standings: Vec<Standing>,
+    /// The measurements of each candidate in the whole trial.
+    pub measured: BTreeMap<String, Measured>,
+    /// The candidate that gets all new connections. `None` if each connection is drawn.
+    pub selected: Option<String>,
+}
+
+impl Glance {
+    /// The standing in a line.
+    pub fn line(&self) -> String {
+        text::glance(&self.standings, &self.measured, self.selected.as_deref())
+    }
 }

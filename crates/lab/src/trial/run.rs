@@ -15,7 +15,7 @@ use super::event::{
 use super::plan::{self, Turn};
 use super::silence::{self, Silent};
 use super::totals::Totals;
-use super::{Audience, By, Door, Setup, text};
+use super::{Audience, By, Door, Glance, Setup};
 use crate::failure::{Failure, Party};
 use crate::judge::sequential::{self, Decision, Judgement};
 use crate::measure::{machine, now};
@@ -292,7 +292,11 @@ impl Trial<'_> {
             self.looked_at_memory = Some(Instant::now());
         }
         self.looked = Instant::now();
-        let glance = text::glance(&self.standings(), &self.measured(), self.selected_name());
+        let glance = Glance {
+            standings: self.standings(),
+            measured: self.measured(),
+            selected: self.selected.map(|place| self.name(place)),
+        };
         self.audience.glance(&glance);
         Ok(())
     }
@@ -427,10 +431,6 @@ impl Trial<'_> {
 
     pub(super) fn name(&self, place: usize) -> String {
         self.candidates[place].about.name.clone()
-    }
-
-    fn selected_name(&self) -> Option<&str> {
-        self.selected.map(|place| self.candidates[place].about.name.as_str())
     }
 
     fn totals(&self) -> Vec<Totals> {

@@ -10,6 +10,7 @@ mod guide;
 mod headline;
 mod kept_runs;
 mod lane;
+mod live;
 mod race;
 mod recommendation;
 mod regimes;

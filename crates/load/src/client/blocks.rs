@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use duality_runtime::net::TcpStream;
 
@@ -62,8 +63,9 @@ impl Client for Blocks {
 
     async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         read_more(stream, &mut [0; 1], 0).await?;
+        let first = Some(Instant::now());
         expect_end(stream).await?;
-        Ok(Reply { bytes: 1, open: false })
+        Ok(Reply { bytes: 1, open: false, first })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The client of any service that answers fixed bytes with fixed bytes: echo, or the user's own.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use duality_runtime::net::TcpStream;
 
@@ -77,8 +78,11 @@ pub(super) async fn expect(
     buffer: &mut [u8],
     reply: &[u8],
 ) -> Result<Reply, Failure> {
-    let mut received = 0;
+    let (mut received, mut first) = (0, None);
     while received < reply.len() {
+        if received > 0 {
+            first.get_or_insert_with(Instant::now);
+        }
         let count = read_more(stream, buffer, received as u64).await?;
         let expected = &reply[received..];
         if count > expected.len() {
@@ -89,7 +93,7 @@ pub(super) async fn expect(
         }
         received += count;
     }
-    Ok(Reply { bytes: received as u64, open: true })
+    Ok(Reply { bytes: received as u64, open: true, first })
 }
 
 impl Clone for Exchange {

@@ -168,7 +168,7 @@ impl Client for Game {
 
     async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let bytes = self.play(stream).await?;
-        Ok(Reply { bytes, open: true })
+        Ok(Reply::at_once(bytes, true))
     }
 }
 

@@ -112,7 +112,7 @@ impl Client for Phone {
         if !right {
             return Err(Failure::WrongBytes("it is not the entry that was added"));
         }
-        Ok(Reply { bytes, open: true })
+        Ok(Reply::at_once(bytes, true))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The client of `time`: connect, and read one line to the end of the connection (RFC 867).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use duality_runtime::net::TcpStream;
 
@@ -43,8 +44,11 @@ impl Client for Time {
 
     async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let mut line = [0; LONGEST_LINE + 1];
-        let mut filled = 0;
+        let (mut filled, mut first) = (0, None);
         loop {
+            if filled > 0 {
+                first.get_or_insert_with(Instant::now);
+            }
             match read_more(stream, &mut line[filled..], filled as u64).await {
                 Ok(count) => filled += count,
                 Err(Failure::ClosedEarly { received: 1.. }) => break,
@@ -55,7 +59,7 @@ impl Client for Time {
             }
         }
         check_line(&line[..filled])?;
-        Ok(Reply { bytes: filled as u64, open: false })
+        Ok(Reply { bytes: filled as u64, open: false, first })
     }
 }
 

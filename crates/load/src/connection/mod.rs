@@ -124,7 +124,7 @@ impl<C: Client> Connection<C> {
         let end = Instant::now();
         match outcome {
             Ok(reply) => {
-                load.recorder.reply(self.number, start, end, reply.bytes);
+                load.recorder.reply(self.number, start, end, reply);
                 self.pause = FIRST_PAUSE;
                 if load.keep_alive && reply.open {
                     return end;

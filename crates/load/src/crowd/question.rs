@@ -82,7 +82,7 @@ impl Question {
                 if *reply != **expected {
                     return Err(Failure::WrongBytes("it is not what was expected"));
                 }
-                Ok(Reply { bytes: reply.len() as u64, open: true })
+                Ok(Reply::at_once(reply.len() as u64, true))
             }
             End::Line => {
                 let ended = |line: &[u8]| line.ends_with(b"\n");
@@ -90,7 +90,7 @@ impl Question {
                 if says_full(&line) {
                     return Err(Failure::ServerFull);
                 }
-                Ok(Reply { bytes: line.len() as u64, open: true })
+                Ok(Reply::at_once(line.len() as u64, true))
             }
         }
     }

@@ -62,14 +62,17 @@ impl Latency {
             duration(self.min),
             duration(self.max)
         );
-        let percentiles = format!(
+        [("latency", mean), ("", self.percentiles())]
+    }
+
+    pub(super) fn percentiles(&self) -> String {
+        format!(
             "50 % {}   90 % {}   99 % {}   99.9 % {}",
             duration(self.p50),
             duration(self.p90),
             duration(self.p99),
             duration(self.p99_9)
-        );
-        [("latency", mean), ("", percentiles)]
+        )
     }
 }
 

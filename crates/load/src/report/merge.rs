@@ -41,6 +41,7 @@ impl Report {
             requests: total(|report| report.requests),
             requests_per_second: sum(|report| report.requests_per_second),
             latency_us: Latency::of(&latencies),
+            first_byte_us: slowest(reports().filter_map(|report| report.first_byte_us.as_ref())),
             measured_load: sum(|report| report.measured_load),
             errors: BTreeMap::new(),
             bytes_received: total(|report| report.bytes_received),
@@ -93,19 +94,23 @@ fn open_loop(parts: &[(String, Report)]) -> Result<Option<OpenLoop>, HistogramEr
     let Some((_, first)) = loops.first() else { return Ok(None) };
     let raw = merged(loops.iter().map(|(target, open)| decode(target, &open.raw_histogram)))?;
     let own = || loops.iter().map(|(_, open)| *open);
-    let worst = |lag: fn(&OpenLoop) -> &Latency| {
-        own().map(lag).max_by(|one, other| one.p99.total_cmp(&other.p99)).copied()
-    };
+    let worst = |lag: fn(&OpenLoop) -> &Latency| slowest(own().map(lag));
     Ok(Some(OpenLoop {
         arrivals: first.arrivals.clone(),
         intended_per_second: own().map(|open| open.intended_per_second).sum(),
         due: own().map(|open| open.due).sum(),
+        planned: own().map(|open| open.planned).sum(),
         unsent: own().map(|open| open.unsent).sum(),
         raw_latency_us: Latency::of(&raw),
         send_lag_us: worst(|open| &open.send_lag_us).unwrap_or_default(),
         generator_lag_us: worst(|open| &open.generator_lag_us).unwrap_or_default(),
         raw_histogram: encode(&raw),
     }))
+}
+
+/// The latencies with the longest 99 %. For figures of a part that come without a histogram.
+fn slowest<'a>(parts: impl Iterator<Item = &'a Latency>) -> Option<Latency> {
+    parts.max_by(|one, other| one.p99.total_cmp(&other.p99)).copied()
 }
 
 /// All values of all histograms.

@@ -1,6 +1,7 @@
 //! The report of a load, as data (`duality load --json`, the lab's cells). [`text`] puts it into
 //! words.
 
+mod distribution;
 mod latency;
 mod merge;
 mod open_loop;
@@ -24,11 +25,12 @@ use crate::failure::WRONG_OUTSIDE;
 use crate::fidelity::Replayed;
 use crate::quota::Exhausted;
 
+pub use distribution::{Bar, bars, rows};
 pub(crate) use latency::encode;
 pub use latency::{HistogramError, Latency};
 pub use merge::Latencies;
 pub use open_loop::OpenLoop;
-pub(crate) use text::duration;
+pub use text::duration;
 pub use warning::{Warning, WarningKind};
 
 /// The version of [`Report`]'s serialised format.
@@ -70,6 +72,11 @@ pub struct Report {
     /// the connection, the request ends with it. In an open loop a request begins at its due time,
     /// so these are the corrected latencies.
     pub latency_us: Latency,
+    /// The time from the sending of a request to the first byte of its reply, in microseconds. The
+    /// requests are those of `latency_us`. Without keep-alive, it counts from before the connection
+    /// is made. `None` for chat, with messages that no request asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_us: Option<Latency>,
     /// The average number of requests in flight: the sum of their times in the window, divided by
     /// the window's length. Except at the edges, this is n · t_r / t, for n requests of mean
     /// latency t_r in a window of t. See Kerneis and Chroboczek, *Are events fast?*, 2009. A
@@ -144,7 +151,7 @@ impl Report {
         let latency = Latency::of(&measurement.latencies);
         let requests_per_second = per_second(measurement.requests as f64);
         let client_cpu_share = per_second(measurement.cpu.as_secs_f64());
-        let open_loop = OpenLoop::of(options, measurement);
+        let open_loop = OpenLoop::of(options, outcome);
         // In a replay, the comparison of planned and sent judges this.
         let convicted = outcome.replayed.is_none()
             && open_loop.as_ref().is_some_and(|open| open.generator_was_limit(&latency));
@@ -167,6 +174,9 @@ impl Report {
             requests: measurement.requests,
             requests_per_second,
             latency_us: latency,
+            first_byte_us: Some(&measurement.first_bytes)
+                .filter(|waits| !waits.is_empty())
+                .map(Latency::of),
             measured_load: per_second(measurement.in_use.as_secs_f64()),
             errors: errors.collect(),
             bytes_received: measurement.bytes,
@@ -225,6 +235,7 @@ pub(crate) mod tests {
             requests: 500_000,
             requests_per_second: 50_000.0,
             latency_us: Latency::of(&latencies),
+            first_byte_us: Some(Latency::of(&histogram(1..=900))),
             measured_load: 99.5,
             errors: BTreeMap::new(),
             bytes_received: 152_500_000,

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BUSY_CLIENT, Latency, Report, duration, encode};
-use crate::measurement::Measurement;
-use crate::{Options, Pattern};
+use crate::engine::Outcome;
+use crate::{Options, Pattern, Stop};
 
 /// A server that answers a smaller share of the due requests does not keep up.
 pub(super) const KEPT_UP: f64 = 0.98;
@@ -25,6 +25,10 @@ pub struct OpenLoop {
     pub intended_per_second: f64,
     /// Requests that were due in the window.
     pub due: u64,
+    /// The number of requests that would have been due in the whole run, if the run was stopped
+    /// before its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned: Option<u64>,
     /// The number of these requests that had not been sent when the window closed.
     pub unsent: u64,
     /// The time from a request's sending to the last byte of its reply, in microseconds. A client
@@ -41,8 +45,8 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    pub(super) fn of(options: &Options, measurement: &Measurement) -> Option<Self> {
-        let counts = measurement.open_loop.as_ref()?;
+    pub(super) fn of(options: &Options, outcome: &Outcome) -> Option<Self> {
+        let counts = outcome.measurement.open_loop.as_ref()?;
         let (arrivals, intended_per_second) = match (options.pattern, &options.replay) {
             (Pattern::Open(arrivals), _) => (arrivals.name(), arrivals.rate()),
             (Pattern::Trace, Some(piece)) => {
@@ -50,10 +54,15 @@ impl OpenLoop {
             }
             _ => return None,
         };
+        let planned = || match options.stop {
+            Stop::After(length) => (intended_per_second * length.as_secs_f64()).round() as u64,
+            Stop::Requests(total) => total,
+        };
         Some(Self {
             arrivals: arrivals.to_owned(),
             intended_per_second,
             due: counts.due,
+            planned: outcome.interrupted.then(planned),
             unsent: counts.unsent,
             raw_latency_us: Latency::of(&counts.raw),
             send_lag_us: Latency::of(&counts.send_lag),
@@ -77,7 +86,7 @@ impl OpenLoop {
             values.map(|value| format!("{:>9}", duration(value))).concat()
         };
         vec![
-            ("", format!("{} were due, of which {} were not sent in time", self.due, self.unsent)),
+            ("", self.due_text()),
             ("latency", head),
             ("  corrected", row(corrected)),
             ("  raw", row(&self.raw_latency_us)),
@@ -86,6 +95,17 @@ impl OpenLoop {
             ("", "corrected: from due to reply; raw: from sent to reply;".to_owned()),
             ("", "send lag: from due to sent; generator's: a connection was free".to_owned()),
         ]
+    }
+
+    fn due_text(&self) -> String {
+        let Self { due, unsent, planned, .. } = self;
+        match planned {
+            None => format!("{due} were due, of which {unsent} were not sent in time"),
+            Some(planned) => format!(
+                "{due} of {planned} were due when the run was stopped, of which {unsent} were not \
+                 sent in time"
+            ),
+        }
     }
 
     /// The cause besides the server that shaped the figures, if there is one.
@@ -123,9 +143,12 @@ impl OpenLoop {
 
     /// The number of requests that a server answers if it keeps up: those that were due. In a
     /// replay, no request follows an unanswered one. So this is the number of requests in the
-    /// recording.
+    /// recording, unless the replay was stopped.
     pub(super) fn asked(&self, report: &Report) -> u64 {
-        report.replayed.as_ref().map_or(self.due, |replayed| replayed.requests as u64)
+        match &report.replayed {
+            Some(replayed) if self.planned.is_none() => replayed.requests as u64,
+            _ => self.due,
+        }
     }
 
     /// The limit of the run, in one sentence.
@@ -141,8 +164,9 @@ impl OpenLoop {
              well be faster."
                 .to_owned()
         } else if self.fell_short(report) {
+            let so_far = if self.planned.is_some() { " so far" } else { "" };
             format!(
-                "The server did not keep up: of {} requests that were due, {} were answered in the window.",
+                "The server did not keep up: of {} requests that were due{so_far}, {} were answered in the window.",
                 self.asked(report),
                 report.requests
             )
@@ -173,6 +197,7 @@ mod tests {
             arrivals: "poisson".to_owned(),
             intended_per_second: 5_000.0,
             due: 50_000,
+            planned: None,
             unsent: 2,
             raw_latency_us: Latency::of(&raw),
             send_lag_us: Latency::of(&send_lag),
@@ -207,15 +232,39 @@ http://127.0.0.1:8080/: open loop, poisson arrivals, 100 connections, keep-alive
     generator's     20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs
                   corrected: from due to reply; raw: from sent to reply;
                   send lag: from due to sent; generator's: a connection was free
+  first byte      50 % 450 µs   90 % 810 µs   99 % 891 µs   99.9 % 900 µs
   measured load   1.0 of 100
   connections     100 of 100 served, 100 opened
   received        152 MB (15.2 MB/s)
   client CPU      25 % of one core; had to wait for it 0 % of the time
   accept queues   0 overflows, 0 drops
 
+replies by latency
+
+  up to 200 µs    ■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■       49501   99.0 %
+  up to 500 µs                                               1   <0.1 %
+  up to 1.00 ms                                              3   <0.1 %
+  up to 2.00 ms                                              5   <0.1 %
+  up to 5.00 ms                                             15   <0.1 %
+  up to 10.0 ms                                             25    0.1 %
+  up to 20.0 ms                                             50    0.1 %
+  up to 50.0 ms                                            150    0.3 %
+  up to 100 ms                                             250    0.5 %
+
 The server kept up, and the generator was not the limit: it used 25 % of its core.
 ";
         assert_eq!(open_report().render_text(), expected);
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_says_how_many_were_due_so_far() {
+        let mut report = open_report();
+        report.open_loop.as_mut().unwrap().planned = Some(2_000_000);
+        let text = report.render_text();
+        let told = "50000 of 2000000 were due when the run was stopped, of which 2";
+        assert!(text.contains(told), "{text}");
+        let slow = Report { requests: 40_000, ..report };
+        assert!(slow.verdict().contains("of 50000 requests that were due so far, 40000"));
     }
 
     #[test]

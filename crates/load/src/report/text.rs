@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Report;
+use super::{Report, rows};
 use crate::Pattern;
 use crate::fidelity::Replayed;
 
@@ -37,6 +37,7 @@ impl Report {
         for (name, value) in self.lines() {
             row(&mut text, name, &value);
         }
+        text.push_str(&self.histogram_text());
         text.push_str(&self.crowd_text());
         text.push('\n');
         for problem in self.invalid.values() {
@@ -76,6 +77,17 @@ impl Report {
         }
     }
 
+    /// The section of the latencies' histogram, if there are any.
+    fn histogram_text(&self) -> String {
+        let Some(latencies) = self.latencies().ok().filter(|latencies| !latencies.is_empty())
+        else {
+            return String::new();
+        };
+        let mut text = "\nreplies by latency\n\n".to_owned();
+        rows(&latencies).iter().for_each(|(name, figure)| row(&mut text, name, figure));
+        text
+    }
+
     /// The section of the crowd, if there was one.
     fn crowd_text(&self) -> String {
         let mut text = String::new();
@@ -110,6 +122,7 @@ impl Report {
             Some(open) => lines.extend(open.lines(&self.latency_us)),
             None => lines.extend(self.latency_us.lines()),
         }
+        lines.extend(self.first_byte_us.map(|first| ("first byte", first.percentiles())));
         lines.extend(self.replayed.iter().flat_map(Replayed::lines));
         lines.extend([
             ("measured load", self.load_text()),
@@ -169,7 +182,7 @@ impl Report {
 
 /// Microseconds to three digits, in the unit in which they are easiest to read. Every event takes
 /// time, so 0 means not measured.
-pub(crate) fn duration(microseconds: f64) -> String {
+pub fn duration(microseconds: f64) -> String {
     let (value, unit) = match microseconds {
         0.0 => return "-".to_owned(),
         value if value < 999.5 => (value, "µs"),
@@ -236,11 +249,25 @@ http://127.0.0.1:8080/: closed loop, 100 connections, keep-alive, 10.00 s
   requests        500000 correct, none failed
   latency         mean 501 µs   min 1.00 µs   max 1.00 ms
                   50 % 500 µs   90 % 900 µs   99 % 990 µs   99.9 % 1.00 ms
+  first byte      50 % 450 µs   90 % 810 µs   99 % 891 µs   99.9 % 900 µs
   measured load   99.5 of 100
   connections     100 of 100 served, 100 opened
   received        152 MB (15.2 MB/s)
   client CPU      63 % of one core; had to wait for it 0 % of the time
   accept queues   0 overflows, 0 drops
+
+replies by latency
+
+  up to 1.00 µs                                              1    0.1 %
+  up to 2.00 µs                                              1    0.1 %
+  up to 5.00 µs                                              3    0.3 %
+  up to 10.0 µs                                              5    0.5 %
+  up to 20.0 µs   ■                                         10    1.0 %
+  up to 50.0 µs   ■■                                        30    3.0 %
+  up to 100 µs    ■■■                                       50    5.0 %
+  up to 200 µs    ■■■■■■                                   100   10.0 %
+  up to 500 µs    ■■■■■■■■■■■■■■■■■■■                      300   30.0 %
+  up to 1.00 ms   ■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■         500   50.0 %
 
 The client was not the limit: it used 63 % of its core.
 ";

@@ -7,6 +7,7 @@
 pub(crate) mod line;
 
 use std::future::Future;
+use std::time::Instant;
 
 use duality_runtime::net::TcpStream;
 
@@ -57,6 +58,15 @@ pub(crate) struct Reply {
     pub(crate) bytes: u64,
     /// Whether the connection can carry another request.
     pub(crate) open: bool,
+    /// When the first byte had come, if the end came later. `None`: all came at once.
+    pub(crate) first: Option<Instant>,
+}
+
+impl Reply {
+    /// A reply that came at once.
+    pub(crate) fn at_once(bytes: u64, open: bool) -> Self {
+        Self { bytes, open, first: None }
+    }
 }
 
 /// A page of a replay: one of many, on connections that carry requests for other pages.

@@ -8,9 +8,11 @@ use std::time::Duration;
 use clap::Args;
 use duality_lab::Mistake;
 use duality_lab::ask::settings::parse_duration;
+use duality_runtime::log;
 
 use super::address::listen_address;
 use super::heading;
+use crate::cli::live;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::watch::{AccessLog, GraphFile, Outputs, RecordsFile, Subject};
@@ -22,10 +24,14 @@ pub(in crate::cli) struct Visibility {
     /// Serve metrics in Prometheus's text format at this address, under /metrics, and the server's
     /// health under /healthz
     ///
-    /// A separate thread answers, and the server measures how long requests take. A port alone is a
+    /// At an address of this machine alone, / is a live page of them (docs/live.md). A separate
+    /// thread answers, and the server measures how long requests take. A port alone is a
     /// port of 127.0.0.1. Port 0 takes a free port, which the server prints on standard error.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
+    /// Open the live page of --metrics in a browser
+    #[arg(long, requires = "metrics")]
+    open: bool,
     /// Append a line of JSON to FILE for each request that http, guestbook or relay has answered
     ///
     /// SIGHUP opens the file again, so that it can be renamed. Lines are dropped, and counted,
@@ -85,7 +91,16 @@ impl Visibility {
         subject: &Subject,
         forks: bool,
     ) -> Result<Option<Metrics>, Failure> {
-        self.metrics.map(|address| Metrics::start(address, subject, forks)).transpose()
+        let Some(address) = self.metrics else { return Ok(None) };
+        let metrics = Metrics::start(address, subject, forks)?;
+        match &metrics.page {
+            Some(page) if self.open => live::open(page.as_ref()),
+            None if self.open => log::tell(format_args!(
+                "--open: a page is for this machine alone: give --metrics a port, such as 9100"
+            )),
+            _ => {}
+        }
+        Ok(Some(metrics))
     }
 
     pub(in crate::cli) fn access_log(&self) -> Option<&Path> {

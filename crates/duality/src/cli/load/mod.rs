@@ -1,7 +1,9 @@
 //! `duality load`.
 
+mod display;
 mod output;
 mod requests;
+mod shown;
 
 use std::io;
 use std::path::PathBuf;
@@ -18,14 +20,15 @@ use duality_lab::ask::settings::{
 use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
 use duality_load::{
-    At, Cut, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, Trust, peak_goodput,
-    write_files,
+    At, Cut, Options, Pattern, Piece, Report, Slo, Stop, Trust, peak_goodput, write_files,
 };
 use duality_runtime::log;
 
+use self::display::Display;
 use self::output::Format;
 use self::requests::RequestFlags;
 use super::flags::settings::{Clients, SettingFlags};
+use super::live::LiveFlags;
 use super::{Blame, Failure, Party, flag, for_terminal, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
@@ -54,6 +57,8 @@ Examples:
       exit code 1 if p99 is above 10 ms, or if the load failed
   duality load --urls urls.txt --values users.csv http://127.0.0.1:8080
       requests from a file, each connection with the values of one line
+  duality load --live --open http://127.0.0.1:8080/
+      a page in the browser that follows the load (docs/live.md)
   duality load --trace my.trace --users 10 http://127.0.0.1:8080/
       the load of an access log, as ten times as many people would make it
       (docs/replay.md)
@@ -143,6 +148,11 @@ pub(super) struct Arguments {
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", help_heading = heading::MEASURING)]
     cpus: Vec<usize>,
+    /// Show a histogram of the last seconds while the load runs, on a terminal
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    live: LiveFlags,
     /// How to write the report: text, json, csv or prometheus
     #[arg(long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
     format: Format,
@@ -173,36 +183,32 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
     let interrupted = on_interrupt()?;
     let format = if arguments.json { Format::Json } else { arguments.format };
+    let mut display = Display::new(&options, arguments.verbose, arguments.live.or_open().start()?);
     let unreadable = |error: duality_load::HistogramError| Failure::new(Party::Load, error);
-    let (text, failures) = match &arguments.slo {
+    let (text, failures, report) = match &arguments.slo {
         None => {
-            let report = duality_load::run(&options, &mut (), &interrupted)?;
+            let report = duality_load::run(&options, &mut display, &interrupted);
+            display.clear();
+            let report = report?;
             let failures = arguments.failures(&report).map_err(unreadable)?;
-            (output::report(&report, format), failures)
+            (output::report(&report, format), failures, Some(report))
         }
         Some(slo) => {
-            let found = peak_goodput(&options, slo, &mut Progress(0), &interrupted)?;
-            (output::goodput(&found, format), Vec::from_iter(found.failure()))
+            let found = peak_goodput(&options, slo, &mut display, &interrupted);
+            display.clear();
+            let found = found?;
+            (output::goodput(&found, format), Vec::from_iter(found.failure()), found.report)
         }
     };
     let text = text.map_err(unreadable)?;
     let is_text = matches!(format, Format::Text);
     print(&if is_text { for_terminal(text, &io::stdout()) } else { text })?;
+    display.finish(report.as_ref());
     let Some((last, others)) = failures.split_last() else { return Ok(()) };
     for why in others {
         log::tell(format_args!("duality: {why}"));
     }
     Err(Failure::new(Party::Subject, last))
-}
-
-/// Prints each probe of a search, with its number.
-struct Progress(usize);
-
-impl Observer for Progress {
-    fn probed(&mut self, probe: &Probe) {
-        self.0 += 1;
-        log::tell(format_args!("probe {}: {}", self.0, probe.render_line()));
-    }
 }
 
 impl Arguments {

@@ -176,7 +176,7 @@ pub(super) fn measure(
         log::tell(name);
         let stage = Stage::set(experiment)?;
         let clock = Clock::new(interrupted, None);
-        let finished = lab::compare(experiment, &out.join(name), false, clock, &stage)
+        let finished = lab::compare(experiment, &out.join(name), false, clock, &stage, None)
             .blame(Party::Machine)?;
         if !finished.complete {
             return Err(Failure::new(Party::Interruption, "interrupted: there is no model yet"));

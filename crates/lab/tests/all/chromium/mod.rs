@@ -60,6 +60,11 @@ impl Page {
         while self.read()["method"] != "Page.loadEventFired" {}
     }
 
+    /// Lets the pages that are loaded from now on run no scripts.
+    pub(crate) fn forbid_scripts(&mut self) {
+        self.ask("Emulation.setScriptExecutionDisabled", &json!({"value": true}));
+    }
+
     /// Sets whether the browser sees a dark system.
     pub(crate) fn prefer(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);

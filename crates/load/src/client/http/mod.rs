@@ -370,7 +370,7 @@ impl Client for Http {
         let reply = match self.known.body_of(&self.buffer[..filled], asked) {
             Some(body) => {
                 self.common.judge(self.first + self.current, self.known.status, body)?;
-                end(stream, self.known.closing, filled as u64).await?
+                end(stream, self.known.closing, filled as u64, None).await?
             }
             None => {
                 let read = self.read(stream, filled).await;

@@ -3,7 +3,7 @@
 //! A recording has no bodies, so a reply is checked for its status and its length.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duality_runtime::net::TcpStream;
 use duality_runtime::time;
@@ -67,7 +67,7 @@ impl Ask for Asked {
     async fn receive(&self, stream: &mut TcpStream, rate: Option<u64>) -> Result<Reply, Failure> {
         // While a client waits for a reply, it uses little memory.
         let mut buffer = vec![0; *BUFFER_SIZES.start()];
-        let mut line = Line { rate, received: 0 };
+        let mut line = Line { rate, received: 0, first: None };
         let (mut filled, mut interim) = (0, Interim::default());
         let head = loop {
             if filled == buffer.len() {
@@ -114,9 +114,9 @@ impl Ask for Asked {
             return Err(Failure::WrongBytes("the body is not as long as in the recording"));
         }
         if !body.is_complete() {
-            return Ok(Reply { bytes: line.received, open: false });
+            return Ok(Reply { bytes: line.received, open: false, first: line.first });
         }
-        end(stream, head.closing, line.received).await
+        end(stream, head.closing, line.received, line.first).await
     }
 }
 
@@ -139,6 +139,8 @@ struct Line {
     /// Bytes a second. `None` means no limit.
     rate: Option<u64>,
     received: u64,
+    /// When the first bytes had come.
+    first: Option<Instant>,
 }
 
 impl Line {
@@ -147,12 +149,14 @@ impl Line {
     async fn take(&mut self, stream: &mut TcpStream, buffer: &mut [u8]) -> Result<usize, Failure> {
         let Some(rate) = self.rate else {
             let count = read_more(stream, buffer, self.received).await?;
+            self.first.get_or_insert_with(Instant::now);
             self.received += count as u64;
             return Ok(count);
         };
         let piece = usize::try_from(rate / PIECES).unwrap_or(usize::MAX).max(LEAST_PIECE);
         let piece = piece.min(buffer.len());
         let count = read_more(stream, &mut buffer[..piece], self.received).await?;
+        self.first.get_or_insert_with(Instant::now);
         self.received += count as u64;
         time::sleep(Duration::from_secs_f64(count as f64 / rate.max(1) as f64)).await;
         Ok(count)

@@ -65,6 +65,8 @@ pub(super) struct Begun {
     pub(super) filled: usize,
     /// The bytes of interim replies before the head.
     skipped: u64,
+    /// As in [`Reply`].
+    first: Option<Instant>,
     /// The longest wait between two parts of the reply.
     pub(super) longest_wait: Duration,
 }
@@ -78,11 +80,11 @@ pub(super) async fn read_head(
     asked: Asked,
 ) -> Result<Begun, Failure> {
     let (mut interim, mut skipped) = (Interim::default(), 0);
-    let mut longest_wait = Duration::ZERO;
+    let (mut longest_wait, mut first) = (Duration::ZERO, None);
     loop {
         if let Some(head) = Head::parse(&buffer[..filled], asked)? {
             if !interim.is(&head)? {
-                return Ok(Begun { head, filled, skipped, longest_wait });
+                return Ok(Begun { head, filled, skipped, first, longest_wait });
             }
             buffer.copy_within(head.length..filled, 0);
             filled -= head.length;
@@ -94,6 +96,9 @@ pub(super) async fn read_head(
         }
         let received = skipped + filled as u64;
         let begun = Instant::now();
+        if received > skipped {
+            first.get_or_insert(begun);
+        }
         filled += read_more(stream, &mut buffer[filled..], received).await?;
         // Before the first byte, and after an interim reply, the server may take time.
         if received > skipped {
@@ -122,6 +127,7 @@ impl Begun {
                 break;
             }
             let begun = Instant::now();
+            self.first.get_or_insert(begun);
             match read_more(stream, buffer, received).await {
                 Ok(count) => {
                     received += count as u64;
@@ -129,12 +135,16 @@ impl Begun {
                     self.longest_wait = self.longest_wait.max(begun.elapsed());
                 }
                 Err(Failure::ClosedEarly { .. }) if body.may_end() => {
-                    return Ok(self.whole(Reply { bytes: received, open: false }));
+                    return Ok(self.whole(Reply {
+                        bytes: received,
+                        open: false,
+                        first: self.first,
+                    }));
                 }
                 Err(failure) => return Err(failure),
             }
         }
-        let reply = end(stream, self.head.closing, received).await?;
+        let reply = end(stream, self.head.closing, received, self.first).await?;
         Ok(self.whole(reply))
     }
 
@@ -169,16 +179,19 @@ pub(in crate::client) async fn read_reply(
     Ok(begun.finish(stream, buffer, sink).await?.reply)
 }
 
-/// Ends a correct reply. If the server closes the connection, the reply ends with the close.
+/// Ends a correct reply, with what is known of its `first` byte. If the server closes the
+/// connection, the reply ends with the close.
 pub(super) async fn end(
     stream: &mut TcpStream,
     closing: bool,
     received: u64,
+    mut first: Option<Instant>,
 ) -> Result<Reply, Failure> {
     if closing {
+        first.get_or_insert_with(Instant::now);
         expect_end(stream).await?;
     }
-    Ok(Reply { bytes: received, open: !closing })
+    Ok(Reply { bytes: received, open: !closing, first })
 }
 
 #[cfg(test)]

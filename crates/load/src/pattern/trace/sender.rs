@@ -255,7 +255,7 @@ impl<A: Ask> Visitor<A> {
     fn record(&self, start: Start, outcome: Result<Reply, Failure>) {
         let recorder = &self.replay.load.recorder;
         match outcome {
-            Ok(reply) => recorder.reply(self.number, start, Instant::now(), reply.bytes),
+            Ok(reply) => recorder.reply(self.number, start, Instant::now(), reply),
             Err(failure) => recorder.failure(self.number, &failure),
         }
     }

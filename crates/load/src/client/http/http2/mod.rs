@@ -141,7 +141,7 @@ impl Http2 {
         let request = self.row * self.common.script.len() + self.current;
         self.common.judge(request, answer.status, &self.body)?;
         let is_last = self.common.limit.is_some_and(|limit| self.carried >= limit);
-        Ok(Reply { bytes: answer.bytes, open: answer.open && !is_last })
+        Ok(Reply { bytes: answer.bytes, open: answer.open && !is_last, first: answer.first })
     }
 }
 

@@ -13,6 +13,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use bytes::Bytes;
 use duality_runtime::net::TcpStream;
@@ -56,6 +57,8 @@ pub(super) struct Answer {
     pub(super) bytes: u64,
     /// Whether the connection can carry another request.
     pub(super) open: bool,
+    /// As in [`Reply`](crate::request::Reply).
+    pub(super) first: Option<Instant>,
 }
 
 /// What one turn has made of a reply.
@@ -142,7 +145,7 @@ impl Http2Connection {
         check: impl Fn(u16) -> Result<(), Failure> + Send,
         mut sink: impl FnMut(&[u8]) -> Result<(), Failure> + Send,
     ) -> Result<Answer, Failure> {
-        let (mut status, mut body) = (0, None);
+        let (mut status, mut body, mut first) = (0, None, None);
         loop {
             if body.is_none()
                 && let Some((code, stream)) = self.head()?
@@ -161,11 +164,14 @@ impl Http2Connection {
             if matches!(progress, Progress::Complete) {
                 self.reply = None;
                 let open = !self.has_ended && flushed.is_ok();
-                return Ok(Answer { status, bytes: self.received, open });
+                return Ok(Answer { status, bytes: self.received, open, first });
             }
             // A server that closes may have sent more before. The read tells.
             if matches!(flushed, Err(Failure::TimedOut)) {
                 return Err(Failure::TimedOut);
+            }
+            if body.is_some() {
+                first.get_or_insert_with(Instant::now);
             }
             self.fill(stream).await?;
             self.turn()?;

@@ -1,0 +1,119 @@
+//! What the live page of a load shows, as a function of what is known.
+
+use duality_lab::live::{Bar, Cell, Figure, Row, Spark, State, Table};
+use duality_load::{Report, duration_text, histogram_bars};
+use hdrhistogram::Histogram;
+
+/// The rates that are shown over time, at most.
+pub(super) const MOST_RATES: usize = 240;
+
+/// What is known of a load that runs.
+pub(super) struct Now<'a> {
+    pub(super) target: &'a str,
+    /// The last seconds in a line.
+    pub(super) line: &'a str,
+    pub(super) rate: f64,
+    pub(super) failed: u64,
+    /// Nanoseconds, of the last seconds.
+    pub(super) latencies: &'a Histogram<u64>,
+    /// Requests a second over time.
+    pub(super) rates: &'a [f64],
+}
+
+/// The page of a load that runs.
+pub(super) fn state(now: &Now<'_>) -> State {
+    let mut figures = vec![Figure::new("requests/s", format!("{:.0}", now.rate))];
+    if !now.latencies.is_empty() {
+        let percentile = |percent| {
+            let nanoseconds = now.latencies.value_at_percentile(percent);
+            duration_text(nanoseconds as f64 / 1e3)
+        };
+        let all = [("50 %", 50.0), ("90 %", 90.0), ("99 %", 99.0), ("99.9 %", 99.9)];
+        figures.extend(all.map(|(name, percent)| Figure::new(name, percentile(percent))));
+    }
+    figures.push(Figure::new("failed", now.failed.to_string()));
+    State {
+        title: format!("load {}", now.target),
+        now: now.line.to_owned(),
+        figures,
+        spark: Spark::of("requests/s", now.rates, |rate| format!("{rate:.0}")),
+        tables: histogram("The last seconds, by latency", now.latencies).into_iter().collect(),
+        ..State::default()
+    }
+}
+
+/// The page of a load that has ended.
+pub(super) fn ended(report: &Report, rates: &[f64]) -> State {
+    let latency = &report.latency_us;
+    let duration = |name: &str, value| Figure::new(name, duration_text(value));
+    let failed: u64 = report.errors.values().sum();
+    let figures = vec![
+        Figure::new("requests/s", format!("{:.0}", report.requests_per_second)),
+        duration("50 %", latency.p50),
+        duration("90 %", latency.p90),
+        duration("99 %", latency.p99),
+        duration("99.9 %", latency.p99_9),
+        Figure::new("failed", failed.to_string()),
+    ];
+    let latencies = report.latencies().ok();
+    let table = latencies.and_then(|latencies| histogram("All replies, by latency", &latencies));
+    State {
+        title: format!("load {}", report.target),
+        now: "The figures are those of the whole window.".to_owned(),
+        figures,
+        spark: Spark::of("requests/s", rates, |rate| format!("{rate:.0}")),
+        tables: table.into_iter().collect(),
+        ..State::default()
+    }
+}
+
+/// A histogram as a table. `None` without latencies.
+fn histogram(title: &str, latencies: &Histogram<u64>) -> Option<Table> {
+    let bars = histogram_bars(latencies);
+    let most = bars.iter().map(|bar| bar.count).max()?.max(1) as f64;
+    let rows = bars.iter().map(|bar| Row {
+        name: duration_text(bar.up_to_us),
+        cells: vec![Cell {
+            text: bar.count.to_string(),
+            tone: "wide",
+            bar: Some(Bar::of(bar.count as f64 / most)),
+        }],
+    });
+    Some(Table {
+        title: title.to_owned(),
+        columns: ["up to", "replies"].map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        ..Table::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_has_figures_and_a_histogram_once_it_has_latencies() {
+        let mut latencies = Histogram::new(3).unwrap();
+        let state_of = |latencies: &Histogram<u64>| {
+            state(&Now {
+                target: "echo://a",
+                line: "5 requests/s",
+                rate: 5.0,
+                failed: 1,
+                latencies,
+                rates: &[5.0, 10.0],
+            })
+        };
+        let empty = state_of(&latencies);
+        assert_eq!((empty.figures.len(), empty.tables.len()), (2, 0));
+        [1_000_u64, 2_000, 2_000]
+            .into_iter()
+            .for_each(|latency| latencies.record(latency).unwrap());
+        let full = state_of(&latencies);
+        assert_eq!(full.figures.len(), 6);
+        let bars = full.tables[0].rows.iter().map(|row| row.cells[0].bar.unwrap().to);
+        let bars: Vec<f64> = bars.filter(|share| *share > 0.0).collect();
+        assert_eq!(bars, [0.5, 1.0]);
+        assert_eq!(full.spark.unwrap().points, [0.5, 1.0]);
+    }
+}

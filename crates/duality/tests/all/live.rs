@@ -1,0 +1,156 @@
+//! `--live`: a page that follows a command.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use serde_json::Value;
+
+/// A command under way, and its page.
+struct Shown {
+    child: Child,
+    page: SocketAddr,
+}
+
+impl Shown {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_duality"))
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let told = lines.by_ref().map(Result::unwrap).find_map(|line| {
+            line.strip_prefix("live page at http://").map(|rest| rest.trim_end_matches('/').parse())
+        });
+        // The command goes on to write.
+        thread::spawn(move || lines.for_each(drop));
+        Self { child, page: told.unwrap().unwrap() }
+    }
+
+    fn ask(&self, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.page).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream
+    }
+
+    /// All states until the last one.
+    fn states(&self) -> Vec<Value> {
+        let lines = BufReader::new(self.ask("/events")).lines().map_while(Result::ok);
+        let states = lines.filter_map(|line| {
+            let state = line.strip_prefix("data: ")?;
+            Some(serde_json::from_str::<Value>(state).unwrap())
+        });
+        let mut all = Vec::new();
+        for state in states {
+            let is_over = state["over"] == true;
+            all.push(state);
+            if is_over {
+                break;
+            }
+        }
+        all
+    }
+
+    /// The addresses at which the command listens, those of its children left out.
+    fn listens_at(&self) -> Vec<SocketAddr> {
+        let links = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        let links = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+        let own: Vec<String> = links.map(|link| link.display().to_string()).collect();
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let listening = table.lines().skip(1).filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let is_own = own.contains(&format!("socket:[{}]", fields[9]));
+            (fields[3] == "0A" && is_own).then(|| address(fields[1]))
+        });
+        let six = std::fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
+        assert!(!six.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields[3] == "0A" && own.contains(&format!("socket:[{}]", fields[9]))
+        }));
+        listening.collect()
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An address in the form of `/proc/net/tcp`: the bytes of IPv4 in reverse.
+fn address(text: &str) -> SocketAddr {
+    let (host, port) = text.split_once(':').unwrap();
+    let host = u32::from_str_radix(host, 16).unwrap().swap_bytes();
+    (Ipv4Addr::from(host), u16::from_str_radix(port, 16).unwrap()).into()
+}
+
+/// The texts of the cells of a map.
+fn cells(state: &Value) -> Vec<String> {
+    let rows = state["tables"][0]["rows"].as_array().unwrap();
+    let cells = rows.iter().flat_map(|row| row["cells"].as_array().unwrap());
+    cells.map(|cell| cell["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_map_of_a_comparison_fills_and_ends_with_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let named = out.display().to_string();
+    let shown = Shown::start(&[
+        "compare",
+        "--live",
+        "-a",
+        "epoll,threads",
+        "-c",
+        "1",
+        "--budget",
+        "8s",
+        "--out",
+        &named,
+    ]);
+    assert_eq!(shown.listens_at(), [shown.page]);
+    assert_eq!(shown.page.ip(), Ipv4Addr::LOCALHOST);
+    // These clients are never served, and hinder neither the page nor the comparison.
+    let _silent: Vec<TcpStream> =
+        (0..20).map(|_| TcpStream::connect(shown.page).unwrap()).collect();
+    let states = shown.states();
+    let has_map = |state: &&Value| !state["tables"].as_array().unwrap().is_empty();
+    let first = states.iter().find(has_map).unwrap();
+    let last = states.last().unwrap();
+    assert!(cells(first).iter().any(|text| text == "·"), "{first}");
+    assert!(cells(last).iter().all(|text| text != "·"), "{last}");
+    let has_interval =
+        |state: &Value| has_map(&state) && cells(state).iter().any(|text| text.contains(" to "));
+    assert!(states.iter().any(has_interval), "{last}");
+    let report = out.join("report.html");
+    assert_eq!(last["report"], report.display().to_string());
+    let mut kept = String::new();
+    shown.ask("/report").read_to_string(&mut kept).unwrap();
+    assert!(kept.ends_with(&std::fs::read_to_string(report).unwrap()));
+}
+
+#[test]
+fn a_load_is_shown_with_its_figures() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_duality"))
+        .args(["serve", "echo", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let target = format!("echo://{}", line.trim().strip_prefix("listening on ").unwrap());
+    let shown = Shown::start(&["load", "--live", "-c", "2", "-d", "2s", &target]);
+    let states = shown.states();
+    let last = states.last().unwrap();
+    assert_eq!(last["title"], format!("load {target}"));
+    assert_eq!(last["figures"][0]["name"], "requests/s");
+    assert!(states.iter().any(|state| state["spark"].is_object()), "{last}");
+    assert!(!last["tables"][0]["rows"].as_array().unwrap().is_empty());
+    drop(shown);
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
