@@ -91,7 +91,7 @@ impl Sqlite {
     fn new(path: &Path, synchronous: Synchronous, limit: Duration) -> Result<Self, String> {
         let path = std::path::absolute(path).map_err(|error| error.to_string())?;
         let guard = Guard::new(&path);
-        let (writer, readers) = (Pool::new(1), Pool::new(READERS));
+        let (writer, readers) = (Pool::new(1, None), Pool::new(READERS, None));
         Ok(Self { path, guard, synchronous, limit, writer, readers })
     }
 
