@@ -61,6 +61,8 @@ impl Client for Guest {
         let kept = reply(&mut wire).await?;
         match kept.status {
             303 => {}
+            // A partition may hold a part of the request back.
+            408 => return Err(Trouble::Broken("the request came too slowly".to_owned())),
             503 => return Err(Trouble::Broken("the store is away".to_owned())),
             status => return wrong(format!("the status {status} for a remark")),
         }
@@ -70,8 +72,8 @@ impl Client for Guest {
         let request = b"GET /guestbook HTTP/1.1\r\nHost: server\r\n\r\n";
         patiently(wire.send(request)).await?;
         let page = reply(&mut wire).await?;
-        if page.status == 503 {
-            return Err(Trouble::Broken("the store is away".to_owned()));
+        if matches!(page.status, 408 | 503) {
+            return Err(Trouble::Broken(format!("the status {} for the page", page.status)));
         }
         let text = String::from_utf8_lossy(&page.body);
         if page.status != 200 {
