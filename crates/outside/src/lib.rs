@@ -1,6 +1,8 @@
-//! Answers code that asks the machine for the time or for randomness. On a kernel thread that
-//! simulates, the answer is the simulation's own. So `Instant::now()`, `SystemTime::now()` and the
-//! order of a `HashMap` are the same whenever a seed is run.
+//! Answers code that asks the machine for the time, for randomness, for the address of a host, or
+//! for a kernel thread. On a kernel thread that simulates, the answer is the simulation's own. So
+//! `Instant::now()`, `SystemTime::now()` and the order of a `HashMap` are the same whenever a seed
+//! is run. A name is that of a simulated host. A kernel thread runs before its starter goes on, and
+//! one that waits is refused. A sync of a file on a host's disk is noted.
 //!
 //! The crate defines symbols of the C library. A program that links it calls these functions, and
 //! so does `std`. Link it into tests alone, as a dev-dependency, since each call costs more there:
@@ -12,7 +14,11 @@
 //! Code that makes system calls itself, or asks the vDSO, is not answered: rustix does so, unless
 //! its feature `use-libc` is on.
 
-use std::ffi::c_void;
+mod files;
+mod names;
+mod threads;
+
+use std::ffi::{CStr, c_void};
 
 use duality_simulate::outside;
 
@@ -72,4 +78,49 @@ pub unsafe extern "C" fn getrandom(
     }
     // SAFETY: the arguments are the caller's, and the kernel checks them.
     unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) as isize }
+}
+
+/// time(2).
+///
+/// # Safety
+///
+/// `place` is null or a place for the time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn time(place: *mut libc::time_t) -> libc::time_t {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a place for a `timespec`.
+    unsafe { clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    // SAFETY: the caller promises that the place is one, if it is not null.
+    if let Some(place) = unsafe { place.as_mut() } {
+        *place = now.tv_sec;
+    }
+    now.tv_sec
+}
+
+/// gettimeofday(2), without a time zone.
+///
+/// # Safety
+///
+/// `place` is null or a place for a `timeval`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gettimeofday(
+    place: *mut libc::timeval,
+    _zone: *mut c_void,
+) -> libc::c_int {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a place for a `timespec`.
+    unsafe { clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    // SAFETY: the caller promises that the place is one, if it is not null.
+    if let Some(place) = unsafe { place.as_mut() } {
+        *place = libc::timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1000 };
+    }
+    0
+}
+
+/// The C library's own function of a name that this crate defines.
+fn genuine(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is a string of C.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    assert!(!found.is_null(), "the C library has {name:?}: link it dynamically");
+    found
 }

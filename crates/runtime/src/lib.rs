@@ -31,7 +31,9 @@ pub mod handler;
 pub mod hyper;
 mod join_cell;
 pub mod log;
-// What simulations stand on. This module may change without notice.
+// What simulations stand on. These modules may change without notice.
+#[doc(hidden)]
+pub mod apart;
 #[doc(hidden)]
 pub mod machine;
 pub mod memory;

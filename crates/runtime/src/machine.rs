@@ -15,13 +15,19 @@
 //! takes it for. The machine knows the socket by a number of its own. So nothing that it decides
 //! depends on numbers that the kernel gives out.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use duality_poller::Direction;
+
+use crate::event_loop::current;
 use crate::tcp_info::Closed;
 
 /// A socket of a machine. A number is never given twice.
@@ -49,6 +55,9 @@ pub trait Machine: Debug + Send + Sync {
 
     /// A descriptor now names the socket.
     fn opened(&self, descriptor: RawFd, socket: SocketId);
+
+    /// The socket that a descriptor names.
+    fn socket(&self, descriptor: RawFd) -> Option<SocketId>;
 
     /// A descriptor names its socket no more. The last one closes it.
     fn closed(&self, descriptor: RawFd);
@@ -91,12 +100,59 @@ pub trait Machine: Debug + Send + Sync {
     /// Its own.
     fn receive(&self, socket: SocketId, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize>;
 
+    /// recv(2) with `MSG_PEEK`.
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn peek(&self, socket: SocketId, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize>;
+
+    /// Whether an attempt in this direction would not block.
+    fn is_ready(&self, socket: SocketId, direction: Direction) -> bool;
+
     /// sendmsg(2).
     ///
     /// # Errors
     ///
     /// Its own.
     fn send(&self, socket: SocketId, buffers: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// socket(2) and bind(2) for datagrams.
+    ///
+    /// # Errors
+    ///
+    /// Theirs.
+    fn bind_datagrams(&self, address: SocketAddr) -> io::Result<SocketId>;
+
+    /// connect(2) for datagrams.
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn connect_datagrams(&self, socket: SocketId, peer: SocketAddr) -> io::Result<()>;
+
+    /// sendto(2), or send(2) without a peer.
+    ///
+    /// # Errors
+    ///
+    /// Theirs.
+    fn send_datagram(
+        &self,
+        socket: SocketId,
+        datagram: &[u8],
+        peer: Option<SocketAddr>,
+    ) -> io::Result<usize>;
+
+    /// recvfrom(2).
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn receive_datagram(
+        &self,
+        socket: SocketId,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, SocketAddr)>;
 
     /// shutdown(2).
     ///
@@ -119,4 +175,33 @@ pub trait Machine: Debug + Send + Sync {
 
     /// The address of the socket, and of its peer if it has one.
     fn addresses(&self, socket: SocketId) -> Option<(SocketAddr, Option<SocketAddr>)>;
+
+    /// A place for what another crate keeps for the host, until the host ends or crashes.
+    fn place(&self) -> &Place;
+}
+
+/// See [`Machine::place`].
+pub type Place = Mutex<Option<Box<dyn Any + Send>>>;
+
+/// Whether a host has ever been started in this process.
+static SIMULATES: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn note_simulation() {
+    SIMULATES.store(true, Ordering::Relaxed);
+}
+
+/// The machine of the simulated host that runs on this kernel thread. In a process without
+/// simulations, the answer costs one load.
+#[inline]
+pub(crate) fn here() -> Option<Arc<dyn Machine>> {
+    if SIMULATES.load(Ordering::Relaxed) { current::machine() } else { None }
+}
+
+/// Calls `operation` with the [place](Machine::place) of the simulated host that runs on this
+/// kernel thread. The operation must not call this function again.
+#[inline]
+pub fn with_place<R>(operation: impl FnOnce(&mut Option<Box<dyn Any + Send>>) -> R) -> Option<R> {
+    let machine = here()?;
+    let mut place = machine.place().lock().unwrap_or_else(PoisonError::into_inner);
+    Some(operation(&mut place))
 }

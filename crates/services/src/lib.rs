@@ -33,6 +33,7 @@ pub mod fuzzing;
 pub mod game;
 pub mod guestbook;
 pub mod http;
+mod idle;
 mod line;
 mod per_loop;
 pub mod phone;

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use duality_outside as _;
 use duality_runtime::log;
 use duality_simulate::services::{ALL, Size};
 use duality_simulate::{Faults, Waits, seeds};

@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Profile,
     Host,
     Task,
+    Priority,
+    Clock,
     Turn,
     LateTimer,
     Latency,
@@ -25,8 +27,36 @@ pub(crate) enum Kind {
     Interrupt,
     Refusal,
     Reset,
+    Datagram,
+    Disk,
     Offload,
     Test,
+}
+
+impl Kind {
+    /// All of them, each at its number.
+    pub(crate) const ALL: [Self; KINDS] = [
+        Self::Profile,
+        Self::Host,
+        Self::Task,
+        Self::Priority,
+        Self::Clock,
+        Self::Turn,
+        Self::LateTimer,
+        Self::Latency,
+        Self::ShortMove,
+        Self::Bytes,
+        Self::EventOrder,
+        Self::LateEvent,
+        Self::Spurious,
+        Self::Interrupt,
+        Self::Refusal,
+        Self::Reset,
+        Self::Datagram,
+        Self::Disk,
+        Self::Offload,
+        Self::Test,
+    ];
 }
 
 /// The number of kinds.
@@ -53,6 +83,8 @@ impl fmt::Display for Kind {
             Self::Profile => "which faults this seed has",
             Self::Host => "which host goes on",
             Self::Task => "which ready task runs",
+            Self::Priority => "which priority a task has",
+            Self::Clock => "how wrong a clock is",
             Self::Turn => "how long a turn takes",
             Self::LateTimer => "how late a timer is",
             Self::Latency => "how long a packet takes",
@@ -64,6 +96,8 @@ impl fmt::Display for Kind {
             Self::Interrupt => "whether a signal interrupts a call",
             Self::Refusal => "whether the kernel refuses a call",
             Self::Reset => "whether the network resets a connection",
+            Self::Datagram => "whether a datagram is lost, doubled or overtaken",
+            Self::Disk => "what a crash keeps of a file",
             Self::Offload => "how long offloaded work takes",
             Self::Test => "what the test draws",
         })
@@ -77,7 +111,7 @@ pub(crate) struct Decision {
     pub(crate) bound: u64,
     pub(crate) drawn: u64,
     /// The hash of everything before it.
-    hash: u64,
+    pub(crate) hash: u64,
 }
 
 /// SplitMix64 (Steele, Lea & Flood 2014).
@@ -202,6 +236,13 @@ pub(crate) fn first_difference(one: &[Decision], other: &[Decision]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_kind_is_at_its_number() {
+        for (number, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, number);
+        }
+    }
 
     #[test]
     fn a_script_is_followed_and_then_all_is_tame() {

@@ -22,8 +22,8 @@ use crate::faults::{Counts, Faults, nanoseconds};
 use crate::machine::{HostMachine, lock};
 use crate::net::Net;
 use crate::network::{Network, Story};
-use crate::outside;
 use crate::shared::{Main, Order, Shared, Task, Waits};
+use crate::{order, outside};
 
 /// The stack of a task that waits on one. Code without optimisation needs more than services.
 const STACK: usize = 256 << 10;
@@ -57,6 +57,8 @@ pub(crate) struct Plan {
     pub(crate) keeps: bool,
     /// Whether the story is told, and with decisions.
     pub(crate) tells: Option<bool>,
+    /// Whether it has a process of its own.
+    pub(crate) is_apart: bool,
 }
 
 struct Slot {
@@ -67,6 +69,7 @@ struct Slot {
     starts_at: Option<u64>,
     has_started: bool,
     last_turn: u64,
+    order: order::Order,
 }
 
 struct Driver {
@@ -83,7 +86,6 @@ const TEST: usize = 0;
 /// Runs a simulation on this kernel thread.
 pub(crate) fn run(plan: &Plan, test: impl FnOnce(Net) -> Task + Send + 'static) -> Outcome {
     assert!(outside::elapsed().is_none(), "a simulation runs on this kernel thread already");
-    outside::keep_panics();
     outside::begin(plan.seed);
     // The simulation's own, where a program answers for the clock (`outside`).
     let base = Instant::now();
@@ -93,6 +95,7 @@ pub(crate) fn run(plan: &Plan, test: impl FnOnce(Net) -> Task + Send + 'static) 
     let test_host = network.add_host("test");
     debug_assert_eq!(test_host, TEST);
     let network = Arc::new(Mutex::new(network));
+    outside::name_hosts(&network);
     let shared = Arc::new(Shared::new(network, plan.waits, plan.faults));
     let test = Mutex::new(Some(test));
     let net = Net::new(shared.clone());
@@ -148,12 +151,12 @@ impl Driver {
     /// The hosts that can go on now, the least recent first.
     fn find_able(&self, now: u64, able: &mut Vec<(u64, usize)>) {
         able.clear();
-        let time = self.base + Duration::from_nanos(now);
         let net = lock(&self.shared.network);
         for (index, slot) in self.hosts.iter().enumerate() {
             let Some(slot) = slot else { continue };
             let Some(host) = &slot.running else { continue };
-            if net.has_events(index) || host.is_able(time) {
+            let own = self.base + Duration::from_nanos(net.hosts[index].clock.at(now));
+            if net.has_events(index) || host.is_able(own) {
                 able.push((slot.last_turn, index));
             }
         }
@@ -172,13 +175,14 @@ impl Driver {
 
     /// Moves the time to what comes next. False if nothing does.
     fn move_time(&mut self, limit: u64) -> bool {
-        let timers = self.hosts.iter().flatten().filter_map(|slot| {
-            let due = slot.running.as_ref()?.next_expiry()?;
-            Some(nanoseconds(due.saturating_duration_since(self.base)))
+        let mut net = lock(&self.shared.network);
+        let timers = self.hosts.iter().enumerate().filter_map(|(index, slot)| {
+            let due = slot.as_ref()?.running.as_ref()?.next_expiry()?;
+            let due = nanoseconds(due.saturating_duration_since(self.base));
+            Some(net.hosts[index].clock.when(due))
         });
         let starts = self.hosts.iter().flatten().filter_map(|slot| slot.starts_at);
         let timer = timers.chain(starts).min();
-        let mut net = lock(&self.shared.network);
         let arrival = net.next_arrival();
         let next = match (timer, arrival) {
             (None, None) => return false,
@@ -197,7 +201,6 @@ impl Driver {
     }
 
     fn set_time(&self, time: u64) {
-        outside::set_time(time);
         let mut net = lock(&self.shared.network);
         net.now = time;
         net.deliver();
@@ -209,13 +212,14 @@ impl Driver {
         let Some(slot) = &mut self.hosts[index] else { return };
         slot.last_turn = self.turns;
         let Some(host) = &mut slot.running else { return };
-        let (now, tasks) = {
-            let mut net = lock(&self.shared.network);
-            net.counts.turns += 1;
-            (self.base + Duration::from_nanos(net.now), net.profile.tasks)
-        };
         let network = &self.shared.network;
-        host.step(now, |ready| lock(network).draw(Kind::Task, ready.min(tasks) as u64) as usize);
+        lock(network).counts.turns += 1;
+        let now = self.base + Duration::from_nanos(enter(network, index));
+        host.step(now, |ready| slot.order.choose(&ready, &mut lock(network)));
+        if let Some(refused) = outside::take_refused() {
+            let name = lock(network).name(index).to_owned();
+            self.failure.get_or_insert(format!("{name}: {refused}"));
+        }
         if let Some(panic) = outside::take_panic() {
             let name = lock(network).name(index).to_owned();
             lock(network).tell(|_| format!("{name} panics: {panic}"));
@@ -226,9 +230,13 @@ impl Driver {
         }
         let tasks = host.tasks();
         self.shared.with_end(index, |end| end.tasks = tasks);
-        // A program ends with its main: the kernel closes what is left.
         if host.has_ended() {
+            let why = self.shared.with_end(index, |end| end.outcome.clone().and_then(Result::err));
+            if let Some(why) = why {
+                lock(network).tell(|net| format!("{} ends: {why}", net.name(index)));
+            }
             slot.running = None;
+            lock(&self.shared.network).exit(index);
         }
     }
 
@@ -247,6 +255,7 @@ impl Driver {
                         starts_at: Some(0),
                         has_started: false,
                         last_turn: 0,
+                        order: order::Order::default(),
                     });
                 }
                 Order::Crash { host } => self.crash(host),
@@ -281,10 +290,15 @@ impl Driver {
         if slot.running.is_none() {
             return;
         }
-        lock(&self.shared.network).crash(host);
+        let network = &self.shared.network;
+        lock(network).crash(host);
+        lock(network).stop_disks(host);
         // Destructors run, but nothing that they send leaves the host.
         slot.running = None;
         outside::take_panic();
+        if let Err(error) = lock(network).roll_back(host) {
+            self.failure.get_or_insert(format!("the folder of a host's disk: {error}"));
+        }
     }
 
     fn start_hosts(&mut self) {
@@ -298,13 +312,17 @@ impl Driver {
             self.shared.with_end(index, |end| end.outcome = None);
             let is_first = !std::mem::replace(&mut slot.has_started, true);
             lock(&self.shared.network).start(index, is_first);
-            let machine = HostMachine { network: self.shared.network.clone(), host: index };
+            let machine = HostMachine {
+                network: self.shared.network.clone(),
+                host: index,
+                place: Arc::default(),
+            };
             let world = match slot.waits {
                 Waits::Suspend => LoopWorld::Suspend,
                 Waits::Park => LoopWorld::Park { stack_size: STACK },
             };
             let (main, shared) = (slot.main.clone(), self.shared.clone());
-            let time = self.base + Duration::from_nanos(now);
+            let time = self.base + Duration::from_nanos(enter(&self.shared.network, index));
             let started = Host::start(
                 Arc::new(machine.clone()),
                 Box::new(machine),
@@ -349,4 +367,14 @@ impl Driver {
         outside::end();
         Outcome { hash, time: Duration::from_nanos(now), counts, failure, story, kept }
     }
+}
+
+/// The clocks of a host are those of this kernel thread, until another host goes on. Returns the
+/// monotonic one.
+fn enter(network: &Mutex<Network>, host: usize) -> u64 {
+    let net = lock(network);
+    let clock = net.hosts[host].clock;
+    let elapsed = clock.at(net.now);
+    outside::set_time(elapsed, clock.time_of_day(net.now));
+    elapsed
 }

@@ -23,14 +23,22 @@ pub struct Faults {
     pub refusals: bool,
     /// Connections that the network resets.
     pub resets: bool,
+    /// Datagrams that are lost, come twice, or are overtaken.
+    pub datagrams: bool,
     /// Latencies of seconds, and turns of milliseconds.
     pub slow: bool,
     /// Buffers of some hundred bytes.
     pub small_buffers: bool,
+    /// Links that carry few bytes in a second.
+    pub narrow: bool,
+    /// Clocks that are too fast or too slow, and times of day that are wrong.
+    pub clocks: bool,
     /// Partitions, where a test asks [`Net::faults`](crate::Net::faults).
     pub partitions: bool,
     /// Crashes, where a test asks.
     pub crashes: bool,
+    /// Writes that were not synced and that a crash loses.
+    pub lost_writes: bool,
     /// Drains, where a test asks.
     pub drains: bool,
 }
@@ -45,10 +53,14 @@ impl Faults {
         interrupts: true,
         refusals: true,
         resets: true,
+        datagrams: true,
         slow: true,
         small_buffers: true,
+        narrow: true,
+        clocks: true,
         partitions: true,
         crashes: true,
+        lost_writes: true,
         drains: true,
     };
 
@@ -72,10 +84,14 @@ impl Faults {
         interrupts: false,
         refusals: false,
         resets: false,
+        datagrams: false,
         slow: false,
         small_buffers: false,
+        narrow: false,
+        clocks: false,
         partitions: false,
         crashes: false,
+        lost_writes: false,
         drains: false,
     };
 
@@ -93,6 +109,8 @@ pub(crate) struct Profile {
     pub(crate) latency: (u64, u64),
     pub(crate) turn: u64,
     pub(crate) window: usize,
+    /// The bytes that a link carries in a second, 0 for any number.
+    pub(crate) bandwidth: u64,
     pub(crate) short: u64,
     pub(crate) spurious: u64,
     pub(crate) late_event: u64,
@@ -100,11 +118,23 @@ pub(crate) struct Profile {
     pub(crate) interrupt: u64,
     pub(crate) refusal: u64,
     pub(crate) reset: u64,
+    pub(crate) loss: u64,
+    pub(crate) doubling: u64,
+    pub(crate) overtaking: u64,
+    /// 1 if a crash loses what was not synced.
+    pub(crate) loses_writes: u64,
     /// How many of the ready tasks the next one is drawn from.
     pub(crate) tasks: usize,
-    /// The skew of a host's time of day, at most.
+    /// The choices of a task at which one falls behind, if tasks go by priorities.
+    pub(crate) changes: Option<[u64; CHANGES]>,
+    /// How wrong a host's time of day is, at most.
     pub(crate) skew: u64,
+    /// How much too fast or too slow a host's clock is at most, in millionths.
+    pub(crate) drift: u64,
 }
+
+/// How often a task falls behind, at most.
+const CHANGES: usize = 3;
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -114,6 +144,7 @@ impl Profile {
         latency: (20 * MICROSECOND, 60 * MICROSECOND),
         turn: 2 * MICROSECOND,
         window: 64 << 10,
+        bandwidth: 0,
         short: 0,
         spurious: 0,
         late_event: 0,
@@ -121,8 +152,14 @@ impl Profile {
         interrupt: 0,
         refusal: 0,
         reset: 0,
+        loss: 0,
+        doubling: 0,
+        overtaking: 0,
+        loses_writes: 0,
         tasks: usize::MAX,
+        changes: None,
         skew: 0,
+        drift: 0,
     };
 
     pub(crate) fn drawn(faults: Faults, decisions: &mut Decisions) -> Self {
@@ -137,7 +174,7 @@ impl Profile {
             (MILLISECOND, 3_000 * MILLISECOND),
         ];
         let slow = if faults.slow { 4 } else { 2 };
-        Self {
+        let mut profile = Self {
             latency: latency[of(true, &[0, 1, 2, 3][..slow]) as usize],
             turn: of(faults.slow, &[2 * MICROSECOND, 20 * MICROSECOND, MILLISECOND]),
             window: of(faults.small_buffers, &[64 << 10, 4 << 10, 300]) as usize,
@@ -148,14 +185,35 @@ impl Profile {
             interrupt: of(faults.interrupts, &[0, 50]),
             refusal: of(faults.refusals, &[0, 50, 300]),
             reset: of(faults.resets, &[0, 2, 20]),
+            loss: of(faults.datagrams, &[0, 20, 300]),
+            doubling: of(faults.datagrams, &[0, 100]),
+            overtaking: of(faults.datagrams, &[0, 200]),
+            loses_writes: of(faults.lost_writes, &[0, 1]),
             tasks: of(true, &[u64::MAX, 2, 1]) as usize,
-            skew: of(faults.slow, &[0, 3_600_000 * MILLISECOND]),
+            changes: None,
+            bandwidth: of(faults.narrow, &[0, 10_000_000, 100_000]),
+            skew: of(faults.clocks, &[0, 3_600_000 * MILLISECOND]),
+            drift: of(faults.clocks, &[0, 500]),
+        };
+        if decisions.draw(Kind::Profile, 2) == 1 {
+            profile.changes = Some([(); CHANGES].map(|()| change(decisions)));
         }
+        profile
     }
 
     /// The profile of the liveness phase: faults have ended.
     pub(crate) fn calm(self) -> Self {
-        Self { window: self.window, ..Self::CALM }
+        let Self { window, loses_writes, .. } = self;
+        Self { window, loses_writes, ..Self::CALM }
+    }
+}
+
+/// A choice at which a task falls behind. Early ones are as likely as late ones, since some tests
+/// have a hundred choices, and others a million. 0 is none.
+fn change(decisions: &mut Decisions) -> u64 {
+    match decisions.draw(Kind::Profile, 20) {
+        0 => 0,
+        magnitude => (1 << magnitude) + decisions.draw(Kind::Profile, 1 << magnitude),
     }
 }
 
@@ -169,6 +227,12 @@ pub struct Counts {
     pub packets: u64,
     /// Connections that were opened.
     pub connections: u64,
+    /// Packets that waited for a link that was busy.
+    pub queued: u64,
+    /// Starts of a host with a clock that is wrong.
+    pub wrong_clocks: u64,
+    /// Tasks that fell behind all others.
+    pub priority_changes: u64,
     /// Reads and writes that moved less than they could.
     pub short: u64,
     /// Events for descriptors that were not ready.
@@ -185,12 +249,24 @@ pub struct Counts {
     pub again: u64,
     /// Connections that were reset.
     pub resets: u64,
+    /// Datagrams that arrived.
+    pub datagrams: u64,
+    /// Datagrams that were lost.
+    pub lost: u64,
+    /// Datagrams that came twice.
+    pub doubled: u64,
+    /// Datagrams that took longer, so that later ones overtook them.
+    pub overtaken: u64,
     /// Connections that ended because packets were lost for too long.
     pub timeouts: u64,
     /// Partitions.
     pub partitions: u64,
     /// Hosts that crashed.
     pub crashes: u64,
+    /// Files that were synced.
+    pub synced: u64,
+    /// Files and blocks that a crash has lost.
+    pub lost_writes: u64,
     /// Hosts that drained.
     pub drains: u64,
 }
@@ -203,16 +279,19 @@ impl Counts {
         }
     }
 
-    fn each(&self) -> [(&'static str, u64); 15] {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 24] {
         let mut copy = *self;
         copy.each_mut().map(|(name, count)| (name, *count))
     }
 
-    fn each_mut(&mut self) -> [(&'static str, &mut u64); 15] {
+    pub(crate) fn each_mut(&mut self) -> [(&'static str, &mut u64); 24] {
         [
             ("turns", &mut self.turns),
             ("packets", &mut self.packets),
             ("connections", &mut self.connections),
+            ("queued", &mut self.queued),
+            ("wrong clocks", &mut self.wrong_clocks),
+            ("priority changes", &mut self.priority_changes),
             ("short", &mut self.short),
             ("spurious", &mut self.spurious),
             ("late events", &mut self.late_events),
@@ -221,9 +300,15 @@ impl Counts {
             ("refused", &mut self.refusals),
             ("sent again", &mut self.again),
             ("resets", &mut self.resets),
+            ("datagrams", &mut self.datagrams),
+            ("lost", &mut self.lost),
+            ("doubled", &mut self.doubled),
+            ("overtaken", &mut self.overtaken),
             ("timed out", &mut self.timeouts),
             ("partitions", &mut self.partitions),
             ("crashes", &mut self.crashes),
+            ("synced", &mut self.synced),
+            ("lost writes", &mut self.lost_writes),
             ("drains", &mut self.drains),
         ]
     }

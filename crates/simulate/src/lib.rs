@@ -48,12 +48,14 @@
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
+mod apart;
 mod decisions;
 mod driver;
 mod faults;
 mod machine;
 mod net;
 mod network;
+mod order;
 pub mod outside;
 mod seeds;
 #[cfg(feature = "services")]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use duality_poller::{Direction, Event, Poller, Token};
-use duality_runtime::machine::{Machine, SocketId};
+use duality_runtime::machine::{Machine, Place, SocketId};
 use duality_runtime::net::Closed;
 
 use crate::decisions::Kind;
@@ -30,6 +30,7 @@ const OFFLOAD: u64 = 3_000_000;
 pub(crate) struct HostMachine {
     pub(crate) network: SharedNetwork,
     pub(crate) host: usize,
+    pub(crate) place: Arc<Place>,
 }
 
 impl fmt::Debug for HostMachine {
@@ -46,7 +47,8 @@ impl HostMachine {
 
 impl Machine for HostMachine {
     fn time_of_day(&self) -> Duration {
-        Duration::from_nanos(self.network().time_of_day(self.host))
+        let net = self.network();
+        Duration::from_nanos(net.hosts[self.host].clock.time_of_day(net.now))
     }
 
     fn offload_time(&self) -> Duration {
@@ -70,6 +72,10 @@ impl Machine for HostMachine {
 
     fn opened(&self, descriptor: RawFd, socket: SocketId) {
         self.network().opened(descriptor, socket.0);
+    }
+
+    fn socket(&self, descriptor: RawFd) -> Option<SocketId> {
+        self.network().socket_of(descriptor).map(SocketId)
     }
 
     fn closed(&self, descriptor: RawFd) {
@@ -103,6 +109,16 @@ impl Machine for HostMachine {
         })
     }
 
+    fn peek(&self, socket: SocketId, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+        self.network().peek(socket.0, buffer.len(), |index, byte| {
+            buffer[index].write(byte);
+        })
+    }
+
+    fn is_ready(&self, socket: SocketId, direction: Direction) -> bool {
+        self.network().is_ready(socket.0, direction)
+    }
+
     fn send(&self, socket: SocketId, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         match buffers {
             [bytes] => self.network().send(socket.0, bytes),
@@ -112,6 +128,31 @@ impl Machine for HostMachine {
                 self.network().send(socket.0, &bytes)
             }
         }
+    }
+
+    fn bind_datagrams(&self, address: SocketAddr) -> io::Result<SocketId> {
+        self.network().bind_datagrams(self.host, address).map(SocketId)
+    }
+
+    fn connect_datagrams(&self, socket: SocketId, peer: SocketAddr) -> io::Result<()> {
+        self.network().connect_datagrams(socket.0, peer)
+    }
+
+    fn send_datagram(
+        &self,
+        socket: SocketId,
+        datagram: &[u8],
+        peer: Option<SocketAddr>,
+    ) -> io::Result<usize> {
+        self.network().send_datagram(socket.0, datagram, peer)
+    }
+
+    fn receive_datagram(
+        &self,
+        socket: SocketId,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, SocketAddr)> {
+        self.network().receive_datagram(socket.0, buffer)
     }
 
     fn shut_down(&self, socket: SocketId, how: Shutdown) -> io::Result<()> {
@@ -136,6 +177,10 @@ impl Machine for HostMachine {
 
     fn addresses(&self, socket: SocketId) -> Option<(SocketAddr, Option<SocketAddr>)> {
         self.network().addresses(socket.0)
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
     }
 }
 

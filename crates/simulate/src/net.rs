@@ -1,8 +1,11 @@
 //! What a test does with its simulation: hosts, partitions, crashes, drains.
 
 use std::fmt;
+use std::fs::File;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -284,6 +287,20 @@ impl Host {
     /// Asks the host to drain, as SIGTERM does.
     pub fn drain(&self) {
         self.shared.order(Order::Drain { host: self.index });
+    }
+
+    /// Makes a folder the host's disk: a crash rolls it back to what was synced. False without the
+    /// crate `duality-outside`, which tells of syncs: then a crash loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be used.
+    pub fn keeps(&self, folder: &Path) -> io::Result<bool> {
+        let probe = folder.join("duality-sync");
+        // Is told by `duality-outside`, if the program has it.
+        File::create(&probe)?.sync_data()?;
+        std::fs::remove_file(probe)?;
+        lock(&self.shared.network).add_disk(self.index, folder)
     }
 
     /// The number of tasks on the host, its main among them.

@@ -1,35 +1,46 @@
-//! What code that asks the machine itself is told during a simulation: the time and random bytes.
+//! What code that asks the machine itself is told during a simulation: the time, random bytes, and
+//! the addresses of hosts.
 //!
-//! Code of the runtime asks its loop. Other code calls `clock_gettime(2)` and `getrandom(2)`. A
-//! program that defines these symbols, as the crate `duality-outside` does, answers them by these
-//! functions.
+//! Code of the runtime asks its loop. Other code calls `clock_gettime(2)`, `getrandom(2)` and
+//! `getaddrinfo(3)`. A program that defines these symbols, as the crate `duality-outside` does,
+//! answers them by these functions.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::path::Path;
 
 use crate::decisions::Random;
-use crate::network::EPOCH;
+use crate::machine::{SharedNetwork, lock};
+use crate::network::{EPOCH, address_of};
 
 thread_local! {
     /// The time of the simulation of this kernel thread. `u64::MAX` outside of simulations.
     static TIME: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// The nanoseconds since 1970, as the running host has them.
+    static DAY: Cell<u64> = const { Cell::new(EPOCH) };
     /// The generator of random bytes. It is not that of the decisions: a program that asks for more
     /// bytes does not move them.
     static RANDOM: RefCell<Option<Random>> = const { RefCell::new(None) };
+    /// The hosts, for their names.
+    static NETWORK: RefCell<Option<SharedNetwork>> = const { RefCell::new(None) };
+    /// What the running turn asked for, and no simulation has.
+    static REFUSED: RefCell<Option<String>> = const { RefCell::new(None) };
     /// The panic of the running turn.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// The nanoseconds since the simulation of this kernel thread began. `None` without one.
+/// The nanoseconds since the simulation of this kernel thread began, by the clock of the running
+/// host. `None` without one.
 #[must_use]
 pub fn elapsed() -> Option<u64> {
     let time = TIME.get();
     (time != u64::MAX).then_some(time)
 }
 
-/// The nanoseconds since 1970, by the simulation of this kernel thread.
+/// The nanoseconds since 1970, by the clock of the running host.
 #[must_use]
 pub fn time_of_day() -> Option<u64> {
-    elapsed().map(|elapsed| EPOCH + elapsed)
+    elapsed().map(|_| DAY.get())
 }
 
 /// Fills `bytes` from the seed. False without a simulation.
@@ -46,19 +57,72 @@ pub fn fill_random(bytes: &mut [u8]) -> bool {
     })
 }
 
+/// The address of the simulated host of this name.
+#[must_use]
+pub fn look_up(name: &str) -> Option<IpAddr> {
+    let network = NETWORK.with_borrow(Clone::clone)?;
+    let found = lock(&network).host_named(name);
+    found.map(address_of)
+}
+
+/// What a kernel thread gets of the simulation that starts it.
+#[derive(Clone, Copy, Debug)]
+pub struct Inherited {
+    elapsed: u64,
+    day: u64,
+    seed: u64,
+}
+
+/// What a kernel thread inherits that the running host starts. `None` outside of simulations.
+#[must_use]
+pub fn inherit() -> Option<Inherited> {
+    let mut seed = [0; 8];
+    let elapsed = elapsed().filter(|_| fill_random(&mut seed))?;
+    Some(Inherited { elapsed, day: DAY.get(), seed: u64::from_le_bytes(seed) })
+}
+
+/// Begins a kernel thread with what it has inherited: time stands, and random bytes are the seed's.
+pub fn adopt(inherited: Inherited) {
+    begin(inherited.seed);
+    set_time(inherited.elapsed, inherited.day);
+}
+
+/// A file was synced. True if it is on the disk of a simulated host, which then needs no real sync.
+#[must_use]
+pub fn synced(path: &Path) -> bool {
+    let network = NETWORK.with_borrow(Clone::clone);
+    network.is_some_and(|network| lock(&network).synced(path))
+}
+
+/// Fails the simulation, since code has asked for something that no simulation has.
+pub fn refuse(why: String) {
+    REFUSED.with_borrow_mut(|refused| _ = refused.get_or_insert(why));
+}
+
+pub(crate) fn take_refused() -> Option<String> {
+    REFUSED.take()
+}
+
+/// Has names looked up among the hosts of a simulation.
+pub(crate) fn name_hosts(network: &SharedNetwork) {
+    NETWORK.set(Some(network.clone()));
+}
+
 pub(crate) fn begin(seed: u64) {
-    TIME.set(0);
+    set_time(0, EPOCH);
     RANDOM.set(Some(Random::new(!seed)));
     PANIC.take();
 }
 
-pub(crate) fn set_time(time: u64) {
-    TIME.set(time);
+pub(crate) fn set_time(elapsed: u64, day: u64) {
+    TIME.set(elapsed);
+    DAY.set(day);
 }
 
 pub(crate) fn end() {
     TIME.set(u64::MAX);
     RANDOM.set(None);
+    NETWORK.set(None);
 }
 
 /// Has panics on kernel threads that simulate kept, and not printed.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::apart;
 use crate::decisions::first_difference;
 use crate::driver::{self, Outcome, Plan};
 use crate::faults::{Counts, Faults};
@@ -33,6 +34,7 @@ pub fn seeds(range: Range<u64>) -> Seeds {
             script: None,
             keeps: false,
             tells: None,
+            is_apart: false,
         },
         check: Check::Twice,
         again: Arc::new(|seed| format!("DUALITY_SEED={seed}, with the same cargo test")),
@@ -141,6 +143,13 @@ impl Seeds {
     /// Runs each seed with both forms of waiting, which must take the same decisions.
     pub fn in_both_waits(mut self) -> Self {
         self.check = Check::BothWaits;
+        self
+    }
+
+    /// Runs each simulation in a process of its own, so that static variables begin anew. Programs
+    /// on the crate named tokio need it: the genuine tokio counts in one.
+    pub fn apart(mut self) -> Self {
+        self.plan.is_apart = true;
         self
     }
 
@@ -312,8 +321,17 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number of a seed")))
 }
 
-/// Runs a simulation on a kernel thread of its own: `std` numbers the hash maps of a thread.
+/// Runs a simulation on a kernel thread of its own, since `std` numbers the hash maps of a thread.
 fn simulate(plan: &Plan, test: &Test) -> Outcome {
+    // Before a fork: the child would wait for ever if another thread panics meanwhile.
+    outside::keep_panics();
+    match plan.is_apart {
+        true => apart::run(|| simulate_here(plan, test)),
+        false => simulate_here(plan, test),
+    }
+}
+
+fn simulate_here(plan: &Plan, test: &Test) -> Outcome {
     let (plan, test) = (plan.clone(), test.clone());
     let simulation = thread::Builder::new().name("simulation".into()).stack_size(4 << 20);
     let started = simulation.spawn(move || driver::run(&plan, move |net| test(net)));

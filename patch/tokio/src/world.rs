@@ -9,6 +9,7 @@ use std::thread;
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::log;
+use duality_runtime::net::SimulatedSockets;
 
 const VARIABLE: &str = "DUALITY_WORLD";
 const LOOPS: &str = "DUALITY_LOOPS";
@@ -33,11 +34,17 @@ pub(crate) enum World {
     Uthreads,
     /// Each task is a state machine of a loop with this poller.
     Loop(Kind),
+    /// Each task is one of the simulated host that the program runs on.
+    Simulated,
 }
 
 impl World {
-    /// The world that the environment names, `epoll` by default. A wrong name ends the process.
+    /// The world that the environment names, `epoll` by default. A wrong name ends the process. On
+    /// a simulated host, its world.
     pub(crate) fn chosen() -> Self {
+        if SimulatedSockets::here().is_some() {
+            return Self::Simulated;
+        }
         let Some(name) = env::var_os(VARIABLE) else { return Self::Loop(Kind::Epoll) };
         match WORLDS.iter().find(|(known, _)| name == *known) {
             Some((_, world)) => *world,
@@ -52,7 +59,9 @@ impl World {
     /// A loop of this world, for the calling kernel thread. `stack_size` is that of its tasks.
     pub(crate) fn open_loop(self, stack_size: usize) -> io::Result<EventLoop> {
         let (kind, world) = match self {
-            Self::Threads => return Err(io::Error::other("kernel threads need no loop")),
+            Self::Threads | Self::Simulated => {
+                return Err(io::Error::other("tasks of this world have a loop already"));
+            }
             Self::Uthreads => (Kind::best(), LoopWorld::Park { stack_size }),
             Self::Loop(kind) => (kind, LoopWorld::Suspend),
         };

@@ -11,9 +11,10 @@ use std::time::Instant;
 use duality_poller::Poller;
 
 use super::core::Round;
+use super::ready_tasks::ReadyTasks;
 use super::{EventLoop, LoopWorld, current};
 use crate::drain::Scope;
-use crate::machine::Machine;
+use crate::machine::{Machine, note_simulation};
 use crate::remote::TaskName;
 use crate::visibility::thread_slots;
 
@@ -47,6 +48,7 @@ impl Host {
         now: Instant,
         main: impl FnOnce() -> F + 'static,
     ) -> io::Result<Self> {
+        note_simulation();
         let mut event_loop = EventLoop::new(poller, world)?;
         event_loop.core.simulate(machine, now);
         let scope = Scope::new();
@@ -60,9 +62,9 @@ impl Host {
         Ok(Self { event_loop, scope, root, round, is_poked: false })
     }
 
-    /// Gives one turn, to the ready task that `draw` chooses among so many. Then passes on the
+    /// Gives one turn, to the ready task at the place that `draw` chooses. Then passes on the
     /// poller's events, and what is due at `now`. Never waits.
-    pub fn step(&mut self, now: Instant, draw: impl FnOnce(usize) -> usize) {
+    pub fn step(&mut self, now: Instant, draw: impl FnOnce(ReadyTasks<'_>) -> usize) {
         self.is_poked = false;
         let (core, round) = (&self.event_loop.core, &mut self.round);
         self.scope.enter(|| {

@@ -24,6 +24,7 @@ mod host;
 mod park;
 mod prefetch;
 mod ready;
+mod ready_tasks;
 pub(crate) mod report;
 mod reservation;
 mod reserved_task;
@@ -47,6 +48,8 @@ use crate::visibility::thread_slots;
 
 #[doc(hidden)]
 pub use self::host::Host;
+pub use self::park::wait_on_stack;
+pub use self::ready_tasks::ReadyTasks;
 pub use self::reserved_task::ReservedTask;
 
 /// How the tasks of a loop wait: the park or the suspend world.

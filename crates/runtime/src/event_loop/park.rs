@@ -15,14 +15,15 @@
 //! selective CPS conversion (Kerneis & Chroboczek 2009).
 
 use std::future::Future;
-use std::task::{Context, Waker};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use duality_fiber::{Fiber, Stack, suspend_for};
 
 use super::LoopWorld;
 use super::core::Core;
-use super::current;
+use super::{current, waker};
 use crate::gather;
 use crate::visibility::graph;
 use crate::wait::{Ambient, Waited, ambient, earlier, set_ambient};
@@ -113,4 +114,33 @@ pub(super) fn fiber<F: Future<Output = ()> + 'static>(
             core.leave(None);
         }
     })
+}
+
+/// Runs a future to its end on the stack of the running task, which waits there. A future that
+/// polls several ones must be gathered. Gives the future back if the running task is a state
+/// machine, or if no task of a loop runs.
+///
+/// # Errors
+///
+/// The future, if there is no stack to wait on.
+pub fn wait_on_stack<F: Future>(future: F) -> Result<F::Output, F> {
+    let waker = current::with_loop(|core| {
+        let core = core.filter(|core| matches!(core.world(), LoopWorld::Park { .. }))?;
+        core.tasks.running().name().map(|name| waker::of(Some(name)))
+    });
+    let Some(waker) = waker else { return Err(future) };
+    // The task may be within a gathered wait, of which the future is no part.
+    let outer = set_ambient(Ambient::Never);
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            set_ambient(outer);
+            return Ok(output);
+        }
+        // SAFETY: the reference ends with this call. The loop lives until the fiber has ended or is
+        // dropped. A drop unwinds from here without another look at the loop.
+        let core = unsafe { current::this_loop() }.expect("a fiber is run by a loop");
+        core.leave(None);
+    }
 }

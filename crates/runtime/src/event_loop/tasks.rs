@@ -293,6 +293,12 @@ impl Tasks {
         self.ready.len()
     }
 
+    /// The name of the task in this place of the run queue, unless that task has ended.
+    pub(crate) fn ready_name(&self, place: usize) -> Option<TaskName> {
+        // SAFETY: only control blocks of this table that have been written are queued.
+        unsafe { self.ready.ahead(place).as_ref() }.name()
+    }
+
     /// The task that has its turn.
     #[inline]
     pub(crate) fn running(&self) -> &Task {

@@ -35,6 +35,8 @@ pub use output::Output;
 #[doc(hidden)]
 pub use packets::{dropped_packets, no_more_packets, only_port};
 pub use shared::SharedDescriptor;
+#[doc(hidden)]
+pub use simulated::SimulatedSockets;
 pub(crate) use socket::internet_address;
 pub use stream::{Closed, ReadHalf, TcpStream, WriteHalf};
 pub use udp::UdpSocket;

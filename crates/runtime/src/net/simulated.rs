@@ -7,13 +7,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use duality_poller::Direction;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::Shutdown;
 
 use super::socket::{Access, Channel, Moved, Socket};
 pub(super) use crate::event_loop::current::machine;
-use crate::machine::{Machine, SocketId};
+use crate::machine::{self, Machine, SocketId};
 use crate::tcp_info::Closed;
 
 /// The channel of a simulated socket.
@@ -22,8 +23,8 @@ struct Simulated {
     socket: SocketId,
 }
 
-/// A socket for `id`, with a descriptor of its own.
-pub(super) fn socket(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<Socket> {
+/// A descriptor for `id`.
+fn open_descriptor(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<OwnedFd> {
     static NULL: OnceLock<OwnedFd> = OnceLock::new();
     let null = match NULL.get() {
         Some(null) => null,
@@ -34,6 +35,12 @@ pub(super) fn socket(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<Soc
     };
     let descriptor = fcntl_dupfd_cloexec(null, 0)?;
     machine.opened(descriptor.as_raw_fd(), id);
+    Ok(descriptor)
+}
+
+/// A socket for `id`, with a descriptor of its own.
+pub(super) fn socket(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<Socket> {
+    let descriptor = open_descriptor(machine, id)?;
     let mut socket = Socket::new(descriptor, true);
     socket.channel = Some(Box::new(Simulated { machine: machine.clone(), socket: id }));
     socket.by_system_calls = true;
@@ -106,5 +113,133 @@ impl Channel for Simulated {
     fn duplicate(&self, _socket: BorrowedFd<'_>, twin: BorrowedFd<'_>) -> Option<Box<dyn Channel>> {
         self.machine.opened(twin.as_raw_fd(), self.socket);
         Some(Box::new(Self { machine: self.machine.clone(), socket: self.socket }))
+    }
+}
+
+/// The sockets of the simulated host that runs on this kernel thread, for crates that give
+/// Duality's worlds another library's interface. A socket is known by its descriptor.
+///
+/// Functions have the errors of their system calls.
+#[allow(clippy::missing_errors_doc)]
+#[derive(Debug)]
+pub struct SimulatedSockets(Arc<dyn Machine>);
+
+impl SimulatedSockets {
+    /// `None` outside of simulations.
+    #[inline]
+    #[must_use]
+    pub fn here() -> Option<Self> {
+        machine::here().map(Self)
+    }
+
+    fn id(&self, socket: BorrowedFd<'_>) -> io::Result<SocketId> {
+        self.0.socket(socket.as_raw_fd()).ok_or_else(|| {
+            let problem = "this socket is not of the simulated host: open it within the simulation";
+            io::Error::new(io::ErrorKind::NotConnected, problem)
+        })
+    }
+
+    /// The addresses of `NAME:PORT`.
+    pub fn look_up(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        self.0.look_up(host)
+    }
+
+    /// socket(2), bind(2) and listen(2).
+    pub fn listen(&self, address: SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
+        open_descriptor(&self.0, self.0.listen(address, backlog)?)
+    }
+
+    /// accept(2).
+    pub fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
+        let id = self.0.accept(self.id(listener)?)?;
+        let descriptor = open_descriptor(&self.0, id)?;
+        let peer = self.0.addresses(id).and_then(|(_, peer)| peer);
+        Ok((descriptor, peer.ok_or(io::ErrorKind::NotConnected)?))
+    }
+
+    /// socket(2), and the beginning of a connect(2).
+    pub fn connect(&self, address: SocketAddr) -> io::Result<OwnedFd> {
+        open_descriptor(&self.0, self.0.connect(address)?)
+    }
+
+    /// The outcome of a connect(2), `WouldBlock` while it is under way.
+    pub fn connected(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.connected(self.id(socket)?)
+    }
+
+    /// recv(2), with `MSG_PEEK` if it `peeks`.
+    pub fn receive(
+        &self,
+        socket: BorrowedFd<'_>,
+        room: &mut [MaybeUninit<u8>],
+        peeks: bool,
+    ) -> io::Result<usize> {
+        let id = self.id(socket)?;
+        if peeks { self.0.peek(id, room) } else { self.0.receive(id, room) }
+    }
+
+    /// recv(2).
+    pub fn receive_into(&self, socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
+        let mut copy = vec![MaybeUninit::uninit(); room.len()];
+        let count = self.receive(socket, &mut copy, false)?;
+        for (byte, received) in room.iter_mut().zip(&copy[..count]) {
+            // SAFETY: a receive has written as many bytes as it says.
+            *byte = unsafe { received.assume_init() };
+        }
+        Ok(count)
+    }
+
+    /// sendmsg(2).
+    pub fn send(&self, socket: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.send(self.id(socket)?, buffers)
+    }
+
+    /// connect(2) for datagrams.
+    pub fn connect_datagrams(&self, socket: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
+        self.0.connect_datagrams(self.id(socket)?, peer)
+    }
+
+    /// sendto(2), or send(2) without a peer.
+    pub fn send_datagram(
+        &self,
+        socket: BorrowedFd<'_>,
+        datagram: &[u8],
+        peer: Option<SocketAddr>,
+    ) -> io::Result<usize> {
+        self.0.send_datagram(self.id(socket)?, datagram, peer)
+    }
+
+    /// recvfrom(2).
+    pub fn receive_datagram(
+        &self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, SocketAddr)> {
+        self.0.receive_datagram(self.id(socket)?, buffer)
+    }
+
+    /// shutdown(2).
+    pub fn shut_down(&self, socket: BorrowedFd<'_>, how: std::net::Shutdown) -> io::Result<()> {
+        self.0.shut_down(self.id(socket)?, how)
+    }
+
+    /// getsockname(2) and getpeername(2).
+    pub fn addresses(
+        &self,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<(SocketAddr, Option<SocketAddr>)> {
+        let addresses = self.0.addresses(self.id(socket)?);
+        addresses.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Whether an attempt would not block. `None` for a descriptor that is no simulated socket.
+    #[must_use]
+    pub fn is_ready(&self, socket: BorrowedFd<'_>, direction: Direction) -> Option<bool> {
+        Some(self.0.is_ready(self.0.socket(socket.as_raw_fd())?, direction))
+    }
+
+    /// A descriptor is about to be closed.
+    pub(super) fn closes(&self, descriptor: BorrowedFd<'_>) {
+        self.0.closed(descriptor.as_raw_fd());
     }
 }

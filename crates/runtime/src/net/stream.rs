@@ -182,7 +182,9 @@ impl TcpStream {
                 other => other,
             }
         };
-        stream.operate(Direction::Write, |socket| socket.call(&mut attempt)).await?;
+        stream
+            .operate(Direction::Write, |socket| socket.call(|descriptor| Ok(attempt(descriptor)?)))
+            .await?;
         Ok(stream)
     }
 
@@ -359,7 +361,9 @@ impl TcpStream {
                 .operate(Direction::Write, |socket| {
                     // If less than the chunk was sent, the file or the room may have ended. The
                     // next attempt finds out.
-                    socket.call(|descriptor| sendfile(descriptor, file, Some(&mut position), chunk))
+                    socket.call(|descriptor| {
+                        Ok(sendfile(descriptor, file, Some(&mut position), chunk)?)
+                    })
                 })
                 .await?;
             if count == 0 {

@@ -9,11 +9,12 @@ use std::panic::Location;
 
 use duality_poller::Direction;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, getpeername,
-    getsockname, recv, recvfrom, send, sendto, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, getpeername, recv,
+    recvfrom, send, sendto, socket_with,
 };
 
 use super::internet_address;
+use super::simulated::{self, SimulatedSockets};
 use super::socket::{Access, Done, Socket, TimeLimit, nonblocking_here};
 use crate::visibility::graph;
 
@@ -56,9 +57,9 @@ impl UdpSocket {
     ///
     /// The errors of `socket(2)` and `bind(2)`: the address is taken, or not of this machine.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        if super::simulated::machine().is_some() {
-            let problem = "a simulation has no UDP yet";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
+        if let Some(machine) = simulated::machine() {
+            let id = machine.bind_datagrams(address)?;
+            return Ok(Self { socket: simulated::socket(&machine, id)? });
         }
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let nonblocking = nonblocking_here();
@@ -78,7 +79,10 @@ impl UdpSocket {
     ///
     /// The errors of `connect(2)`. It does not wait: nothing is sent.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
-        Ok(connect(self.as_fd(), &peer)?)
+        match SimulatedSockets::here() {
+            None => Ok(connect(self.as_fd(), &peer)?),
+            Some(sockets) => sockets.connect_datagrams(self.as_fd(), peer),
+        }
     }
 
     /// Sends one datagram to `peer`, and returns its length.
@@ -92,8 +96,9 @@ impl UdpSocket {
         datagram: &'s [u8],
         peer: SocketAddr,
     ) -> impl Future<Output = io::Result<usize>> + Send + 's {
-        self.operate(Direction::Write, move |socket| {
-            sendto(socket, datagram, SendFlags::NOSIGNAL, &peer)
+        self.operate(Direction::Write, move |socket| match SimulatedSockets::here() {
+            None => Ok(sendto(socket, datagram, SendFlags::NOSIGNAL, &peer)?),
+            Some(sockets) => sockets.send_datagram(socket, datagram, Some(peer)),
         })
     }
 
@@ -108,7 +113,10 @@ impl UdpSocket {
         &'s mut self,
         datagram: &'s [u8],
     ) -> impl Future<Output = io::Result<usize>> + Send + 's {
-        self.operate(Direction::Write, move |socket| send(socket, datagram, SendFlags::NOSIGNAL))
+        self.operate(Direction::Write, move |socket| match SimulatedSockets::here() {
+            None => Ok(send(socket, datagram, SendFlags::NOSIGNAL)?),
+            Some(sockets) => sockets.send_datagram(socket, datagram, None),
+        })
     }
 
     /// Waits for a datagram. Returns its length and its sender. What does not fit into `buffer` is
@@ -122,14 +130,13 @@ impl UdpSocket {
         &'s mut self,
         buffer: &'s mut [u8],
     ) -> impl Future<Output = io::Result<(usize, SocketAddr)>> + Send + 's {
-        let received = self.operate(Direction::Read, |socket| {
-            let (length, _, sender) = recvfrom(socket, &mut *buffer, RecvFlags::empty())?;
-            Ok((length, sender))
-        });
-        async {
-            let (length, sender) = received.await?;
-            Ok((length, internet_address(sender)?))
-        }
+        self.operate(Direction::Read, |socket| match SimulatedSockets::here() {
+            None => {
+                let (length, _, sender) = recvfrom(socket, &mut *buffer, RecvFlags::empty())?;
+                Ok((length, internet_address(sender)?))
+            }
+            Some(sockets) => sockets.receive_datagram(socket, buffer),
+        })
     }
 
     /// Waits for a datagram of the peer of [`connect`](UdpSocket::connect), and returns its length.
@@ -144,10 +151,10 @@ impl UdpSocket {
         &'s mut self,
         buffer: &'s mut [u8],
     ) -> impl Future<Output = io::Result<usize>> + Send + 's {
-        self.operate(
-            Direction::Read,
-            |socket| Ok(recv(socket, &mut *buffer, RecvFlags::empty())?.1),
-        )
+        self.operate(Direction::Read, |socket| match SimulatedSockets::here() {
+            None => Ok(recv(socket, &mut *buffer, RecvFlags::empty())?.1),
+            Some(sockets) => Ok(sockets.receive_datagram(socket, buffer)?.0),
+        })
     }
 
     /// The socket's own address.
@@ -156,7 +163,7 @@ impl UdpSocket {
     ///
     /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(Some(getsockname(self.as_fd())?))
+        self.socket.direct().local_address()
     }
 
     /// The address of [`connect`](UdpSocket::connect).
@@ -165,14 +172,20 @@ impl UdpSocket {
     ///
     /// `NotConnected` where there is none.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(getpeername(self.as_fd())?)
+        match SimulatedSockets::here() {
+            None => internet_address(getpeername(self.as_fd())?),
+            Some(sockets) => {
+                let peer = sockets.addresses(self.as_fd())?.1;
+                peer.ok_or_else(|| io::ErrorKind::NotConnected.into())
+            }
+        }
     }
 
     #[track_caller]
     fn operate<'s, T: 's>(
         &'s mut self,
         direction: Direction,
-        mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T> + Send + 's,
+        mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<T> + Send + 's,
     ) -> impl Future<Output = io::Result<T>> + Send + 's {
         let kind = match direction {
             Direction::Read => "receive",

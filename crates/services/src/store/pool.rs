@@ -1,18 +1,19 @@
 //! A pool of values that are costly to open. A bounded number is in use at a time, and idle ones
 //! are reused.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use duality_runtime::select;
 use duality_runtime::sync::{Permit, Semaphore};
 use duality_runtime::time::{Duration, timeout};
 
 use crate::client::Client;
+use crate::idle::Idle;
 
 /// A bounded number of values in use at a time, and at most as many idle ones.
 pub(super) struct Pool<T> {
     permits: Semaphore,
-    idle: Mutex<Vec<T>>,
+    idle: Arc<Idle<T>>,
 }
 
 /// The permission to use one value. The holder takes a value from the pool or makes one, uses it,
@@ -30,10 +31,11 @@ pub(super) enum NoTurn {
     ClientLeft,
 }
 
-impl<T> Pool<T> {
-    /// A pool with at most `most` values in use at a time.
-    pub(super) const fn new(most: usize) -> Self {
-        Self { permits: Semaphore::new(most), idle: Mutex::new(Vec::new()) }
+impl<T: Send + 'static> Pool<T> {
+    /// A pool with at most `most` values in use at a time. One that is idle for `longest` is
+    /// dropped, if that is given.
+    pub(super) fn new(most: usize, longest: Option<Duration>) -> Self {
+        Self { permits: Semaphore::new(most), idle: Idle::new(most, longest) }
     }
 
     /// Waits for a permission, for `limit` at most, and not longer than the client does.
@@ -55,21 +57,16 @@ impl<T> Pool<T> {
         };
         Ok(Checkout { pool: self, _permit: permit })
     }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<T>> {
-        // No code can panic while it holds the lock.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl<T> Checkout<'_, T> {
+impl<T: Send + 'static> Checkout<'_, T> {
     /// Takes the value that was put in last, which is most likely still good.
     pub(super) fn take(&self) -> Option<T> {
-        self.pool.idle().pop()
+        self.pool.idle.take(|_| true)
     }
 
     /// Puts a value into the pool, for the next checkout.
     pub(super) fn put(self, thing: T) {
-        self.pool.idle().push(thing);
+        self.pool.idle.put(thing);
     }
 }

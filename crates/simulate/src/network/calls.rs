@@ -30,7 +30,7 @@ impl Network {
         Some(error)
     }
 
-    fn interrupt(&mut self) -> io::Result<()> {
+    pub(super) fn interrupt(&mut self) -> io::Result<()> {
         if self.happens(Kind::Interrupt, self.profile.interrupt) {
             self.counts.interrupts += 1;
             return Err(refused(libc::EINTR));
@@ -52,6 +52,10 @@ impl Network {
         self.files.insert(descriptor, number);
     }
 
+    pub(crate) fn socket_of(&self, descriptor: RawFd) -> Option<u64> {
+        self.files.get(&descriptor).copied()
+    }
+
     pub(crate) fn closed(&mut self, descriptor: RawFd) {
         let Some(number) = self.files.remove(&descriptor) else { return };
         let Some(socket) = self.sockets.get_mut(&number) else { return };
@@ -63,6 +67,7 @@ impl Network {
         }
         match &mut socket.kind {
             SocketKind::Connection(_) => self.close_connection(number),
+            SocketKind::Datagrams(_) => self.lose(number),
             SocketKind::Listener(listener) => {
                 let queue = std::mem::take(&mut listener.queue);
                 self.lose(number);
@@ -82,6 +87,25 @@ impl Network {
         address: SocketAddr,
         backlog: i32,
     ) -> io::Result<u64> {
+        let address = self.free_address(host, address)?;
+        let port = address.port();
+        if self.listeners.contains_key(&address) {
+            return Err(refused(libc::EADDRINUSE));
+        }
+        let backlog = usize::try_from(backlog).unwrap_or(0).max(1);
+        let listener = Listener { address, backlog, queue: Default::default() };
+        let number = self.insert(host, SocketKind::Listener(listener));
+        self.listeners.insert(address, number);
+        self.tell(|net| format!("{} listens at port {port}", net.name(host)));
+        Ok(number)
+    }
+
+    /// The address that bind(2) gives.
+    pub(super) fn free_address(
+        &mut self,
+        host: usize,
+        address: SocketAddr,
+    ) -> io::Result<SocketAddr> {
         let ip = match address.ip() {
             ip if ip.is_unspecified() || ip.is_loopback() => address_of(host),
             ip => ip,
@@ -94,16 +118,7 @@ impl Network {
             0 => self.take_port(host),
             port => port,
         };
-        let address = SocketAddr::new(ip, port);
-        if self.listeners.contains_key(&address) {
-            return Err(refused(libc::EADDRINUSE));
-        }
-        let backlog = usize::try_from(backlog).unwrap_or(0).max(1);
-        let listener = Listener { address, backlog, queue: Default::default() };
-        let number = self.insert(host, SocketKind::Listener(listener));
-        self.listeners.insert(address, number);
-        self.tell(|net| format!("{} listens at port {port}", net.name(host)));
-        Ok(number)
+        Ok(SocketAddr::new(ip, port))
     }
 
     pub(crate) fn accept(&mut self, number: u64) -> io::Result<u64> {
@@ -202,6 +217,22 @@ impl Network {
         Ok(count)
     }
 
+    /// Copies what has come into a buffer, of which `take` has each byte.
+    pub(crate) fn peek(
+        &mut self,
+        number: u64,
+        room: usize,
+        mut take: impl FnMut(usize, u8),
+    ) -> io::Result<usize> {
+        let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
+        if end.received.is_empty() {
+            return self.receive(number, room, take);
+        }
+        let most = room.min(end.received.len());
+        end.received.iter().take(most).enumerate().for_each(|(index, byte)| take(index, *byte));
+        Ok(most)
+    }
+
     pub(crate) fn send(&mut self, number: u64, bytes: &[u8]) -> io::Result<usize> {
         self.interrupt()?;
         let (window, now) = (self.profile.window, self.now);
@@ -284,6 +315,7 @@ impl Network {
         match &self.sockets.get(&number)?.kind {
             SocketKind::Listener(listener) => Some((listener.address, None)),
             SocketKind::Connection(end) => Some((end.local, Some(end.remote))),
+            SocketKind::Datagrams(datagrams) => Some((datagrams.local, datagrams.peer)),
         }
     }
 }

@@ -144,14 +144,31 @@ impl Network {
         if !self.hosts[end.peer_host].is_up {
             return; // Nothing that its destructors send leaves a host that has crashed.
         }
+        let from = end.peer_host;
         let (least, most) = self.profile.latency;
         let latency = least + self.draw(Kind::Latency, most - least);
-        let time = (self.now + latency).max(before);
+        let sent = self.carried(from, to, &packet);
+        let time = (sent + latency).max(before);
         let Some(end) = self.connection_mut(to) else { return };
         end.wire.push_back((time, 0, packet));
         if end.wire.len() == 1 {
             self.schedule(to, time);
         }
+    }
+
+    /// When the link to the host of `to` has carried the packet.
+    fn carried(&mut self, from: usize, to: u64, packet: &Packet) -> u64 {
+        let Packet::Data(bytes) = packet else { return self.now };
+        let host = self.sockets.get(&to).map_or(from, |socket| socket.host);
+        if self.profile.bandwidth == 0 || host == from {
+            return self.now;
+        }
+        let takes = bytes.len() as u64 * 1_000_000_000 / self.profile.bandwidth;
+        let now = self.now;
+        let busy = self.busy.entry((from, host)).or_default();
+        self.counts.queued += u64::from(*busy > now);
+        *busy = (*busy).max(now) + takes;
+        *busy
     }
 
     fn schedule(&mut self, to: u64, time: u64) {
@@ -161,7 +178,9 @@ impl Network {
 
     pub(crate) fn next_arrival(&self) -> Option<u64> {
         let arrival = self.arrivals.peek().map(|Reverse((time, ..))| *time);
-        arrival.into_iter().chain(self.looks.peek().map(|Reverse((time, _))| *time)).min()
+        let look = self.looks.peek().map(|Reverse((time, _))| *time);
+        let datagram = self.flying.keys().next().map(|(time, _)| *time);
+        [arrival, look, datagram].into_iter().flatten().min()
     }
 
     /// Looks whether a peer takes nothing for too long (`TCP_USER_TIMEOUT`).
@@ -196,6 +215,7 @@ impl Network {
             self.arrivals.pop();
             self.deliver_to(to);
         }
+        self.deliver_datagrams();
         self.look_at_peers();
     }
 
@@ -370,6 +390,11 @@ impl Network {
             SocketKind::Listener(listener) => {
                 let address = listener.address;
                 self.listeners.remove(&address);
+                self.sockets.remove(&number);
+            }
+            SocketKind::Datagrams(datagrams) => {
+                let address = datagrams.local;
+                self.bound.remove(&address);
                 self.sockets.remove(&number);
             }
         }

@@ -10,7 +10,10 @@
 //! table. Sockets are walked in the order in which they were made.
 
 mod calls;
+pub(crate) mod clock;
 mod connection;
+mod datagrams;
+mod disk;
 mod readiness;
 pub(crate) mod story;
 
@@ -22,13 +25,16 @@ use std::os::fd::RawFd;
 
 use duality_poller::{Direction, Token};
 
+use self::clock::Clock;
 use self::connection::Connection;
+use self::datagrams::{Datagrams, Flying};
+use self::disk::Disk;
 pub(crate) use self::story::Story;
 use crate::decisions::{Decisions, Kind};
 use crate::faults::{Counts, Faults, Profile};
 
-/// 1 January 2030: the time of day at which simulations begin, in nanoseconds since 1970.
-pub(crate) const EPOCH: u64 = 1_893_456_000_000_000_000;
+/// Noon of 1 January 2030: the time of day at which simulations begin, in nanoseconds since 1970.
+pub(crate) const EPOCH: u64 = 1_893_499_200_000_000_000;
 
 /// The first port that the kernel gives out.
 const FIRST_PORT: u16 = 40_000;
@@ -48,6 +54,7 @@ struct Socket {
 enum SocketKind {
     Listener(Listener),
     Connection(Connection),
+    Datagrams(Datagrams),
 }
 
 struct Listener {
@@ -70,8 +77,7 @@ pub(crate) struct HostState {
     /// The limit of descriptors.
     pub(crate) most_files: usize,
     pub(crate) files: usize,
-    /// The skew of its time of day, in nanoseconds.
-    skew: u64,
+    pub(crate) clock: Clock,
     next_port: u16,
     /// The events that its loop has not been told of.
     due: VecDeque<(Token, Direction, RawFd)>,
@@ -86,8 +92,13 @@ pub(crate) struct Network {
     pub(crate) hosts: Vec<HostState>,
     pub(crate) counts: Counts,
     pub(crate) story: Story,
+    /// How often a task was chosen by priority.
+    pub(crate) choices: u64,
     sockets: BTreeMap<u64, Socket>,
     listeners: BTreeMap<SocketAddr, u64>,
+    /// The sockets for datagrams.
+    bound: BTreeMap<SocketAddr, u64>,
+    flying: Flying,
     /// Only looked up, never walked.
     files: HashMap<RawFd, u64>,
     /// When a wire's first packet arrives: the time, an order among equals, the socket.
@@ -96,8 +107,13 @@ pub(crate) struct Network {
     looks: BinaryHeap<Reverse<(u64, u64)>>,
     /// The ends of cuts: from a host to another one.
     cuts: BTreeMap<(usize, usize), u64>,
+    /// Until when the link from a host to another one is busy.
+    busy: BTreeMap<(usize, usize), u64>,
     next_socket: u64,
     next_arrival: u64,
+    disks: Vec<Disk>,
+    /// Whether a program has told of a sync since the last look.
+    has_seen_sync: bool,
 }
 
 /// The address of a host.
@@ -115,14 +131,20 @@ impl Network {
             hosts: Vec::new(),
             counts: Counts::default(),
             story,
+            choices: 0,
             sockets: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            bound: BTreeMap::new(),
+            flying: Flying::new(),
             files: HashMap::new(),
             arrivals: BinaryHeap::new(),
             looks: BinaryHeap::new(),
             cuts: BTreeMap::new(),
+            busy: BTreeMap::new(),
             next_socket: 0,
             next_arrival: 0,
+            disks: Vec::new(),
+            has_seen_sync: false,
         };
         network.tell(|_| format!("this seed: {profile:?}"));
         network
@@ -154,13 +176,12 @@ impl Network {
     // Hosts.
 
     pub(crate) fn add_host(&mut self, name: &str) -> usize {
-        let skew = self.draw(Kind::Profile, self.profile.skew);
         self.hosts.push(HostState {
             name: name.into(),
             is_up: true,
             most_files: 1024,
             files: 0,
-            skew,
+            clock: Clock::default(),
             next_port: FIRST_PORT,
             due: VecDeque::new(),
         });
@@ -175,8 +196,27 @@ impl Network {
         &self.hosts[host].name
     }
 
-    pub(crate) fn time_of_day(&self, host: usize) -> u64 {
-        EPOCH + self.now + self.hosts[host].skew
+    /// The clock of a host: its speed is that of the machine, and each start sets its time of day.
+    fn set_clock(&mut self, host: usize, is_first: bool) {
+        let Profile { skew, drift, .. } = self.profile;
+        let clock = self.hosts[host].clock;
+        let drift = if is_first { self.draw_around(drift) } else { clock.drift };
+        let skew = self.draw_around(skew);
+        self.hosts[host].clock = Clock { skew, drift };
+        if drift != 0 || skew != 0 {
+            self.counts.wrong_clocks += 1;
+            let day = skew as f64 / 1e9;
+            self.tell(|net| {
+                let name = net.name(host);
+                format!("! the clock of {name} is wrong by {day:+.3} s, and by {drift:+} µs each s")
+            });
+        }
+    }
+
+    /// A number from `-most` to `most`. The tame one is 0.
+    fn draw_around(&mut self, most: u64) -> i64 {
+        let drawn = self.draw(Kind::Clock, 2 * most + u64::from(most > 0)) as i64;
+        if drawn % 2 == 1 { drawn / 2 + 1 } else { -(drawn / 2) }
     }
 
     /// The connections and listeners that a host has open.
@@ -231,11 +271,24 @@ impl Network {
         self.hosts[host].files = 0;
     }
 
+    /// A program has ended: the kernel closes what is left, such as sockets in static variables.
+    pub(crate) fn exit(&mut self, host: usize) {
+        let own = self.sockets.values().filter(|socket| socket.host == host);
+        let files = own.flat_map(|socket| &socket.files).map(|file| file.descriptor);
+        let left: Vec<RawFd> = files.collect();
+        left.into_iter().for_each(|descriptor| self.closed(descriptor));
+        self.hosts[host].due.clear();
+    }
+
     pub(crate) fn start(&mut self, host: usize, is_first: bool) {
         self.hosts[host].is_up = true;
         self.decisions.note(0xBEE ^ host as u64);
         let word = if is_first { "starts" } else { "starts again" };
         self.tell(|net| format!("{} {word}", net.name(host)));
+        // The test's own clock is right.
+        if host > 0 {
+            self.set_clock(host, is_first);
+        }
     }
 
     // Sockets.
@@ -256,21 +309,21 @@ impl Network {
     fn connection(&self, number: u64) -> Option<&Connection> {
         match &self.sockets.get(&number)?.kind {
             SocketKind::Connection(connection) => Some(connection),
-            SocketKind::Listener(_) => None,
+            SocketKind::Listener(_) | SocketKind::Datagrams(_) => None,
         }
     }
 
     fn connection_mut(&mut self, number: u64) -> Option<&mut Connection> {
         match &mut self.sockets.get_mut(&number)?.kind {
             SocketKind::Connection(connection) => Some(connection),
-            SocketKind::Listener(_) => None,
+            SocketKind::Listener(_) | SocketKind::Datagrams(_) => None,
         }
     }
 
     fn listener_mut(&mut self, number: u64) -> Option<&mut Listener> {
         match &mut self.sockets.get_mut(&number)?.kind {
             SocketKind::Listener(listener) => Some(listener),
-            SocketKind::Connection(_) => None,
+            SocketKind::Connection(_) | SocketKind::Datagrams(_) => None,
         }
     }
 }

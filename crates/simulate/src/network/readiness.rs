@@ -30,10 +30,14 @@ impl Network {
         files.iter_mut().find(|file| file.descriptor == descriptor)
     }
 
-    fn is_ready(&self, number: u64, direction: Direction) -> bool {
+    pub(crate) fn is_ready(&self, number: u64, direction: Direction) -> bool {
         match self.sockets.get(&number).map(|socket| &socket.kind) {
             None => true,
             Some(SocketKind::Listener(listener)) => !listener.queue.is_empty(),
+            Some(SocketKind::Datagrams(datagrams)) => {
+                let has_input = !datagrams.received.is_empty() || datagrams.error.is_some();
+                direction == Direction::Write || has_input
+            }
             Some(SocketKind::Connection(connection)) => match direction {
                 Direction::Read => connection.has_input(),
                 Direction::Write => connection.has_room(self.profile.window),

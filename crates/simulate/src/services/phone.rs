@@ -2,21 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use duality_services::Setup;
-
 use super::wire::{Kept, patiently};
-use super::{Client, Days, Simulation, Trouble, wrong};
+use super::{Client, DURABLE, Days, Simulation, Trouble, wrong};
 
 pub(super) const SIMULATION: Simulation = Simulation {
     name: "phone",
     checks: "an acknowledged entry survives crashes, and no other one appears",
     begin: |days| {
         Box::pin(async move {
-            let path = days.directory()?.join("phone.sqlite");
-            let store = format!("sqlite:{}", path.display());
-            let location = store.parse().map_err(|error| format!("{store}: {error}"))?;
-            let setup = Setup { store: Some(location), ..Setup::default() };
-            let servers = days.servers(&setup);
+            let servers = days.servers_with_store(DURABLE)?;
             days.pass(servers, Phone::new).await
         })
     },

@@ -15,9 +15,6 @@ pub(super) const SIMULATION: Simulation = Simulation {
             let addresses = upstreams.iter().map(|host| host.port(PORT).to_string()).collect();
             let setup = Setup { upstreams: addresses, ..Setup::default() };
             let servers = days.servers(&setup);
-            let mut days = days;
-            // Its pool drops idle connections when they are asked for, or another one comes.
-            days.kept = 256;
             let pages = Pages::default();
             let of_upstreams = worse(days.clone(), upstreams.to_vec());
             let hosts = duality_runtime::task::spawn(of_upstreams);

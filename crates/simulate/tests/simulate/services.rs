@@ -1,7 +1,7 @@
 //! Each service under some seeds, with all faults: as state machines and as stacks it must take the
 //! same decisions. `cargo xtask simulate` runs more seeds.
 
-use duality_simulate::services::{ALL, Size, simulation};
+use duality_simulate::services::{ALL, PLANTED, Size, simulation};
 use duality_simulate::{Faults, seeds};
 
 /// The seeds of each service in the ordinary tests.
@@ -51,6 +51,9 @@ fn each_fault_happens() {
     let service = simulation("echo").expect("it is one of ours");
     let counts = seeds(0..40).once().run(service.run(Size::default())).counts;
     for count in [
+        counts.queued,
+        counts.wrong_clocks,
+        counts.priority_changes,
         counts.short,
         counts.spurious,
         counts.late_events,
@@ -65,4 +68,12 @@ fn each_fault_happens() {
     ] {
         assert!(count > 0, "{counts}");
     }
+}
+
+/// A store that acknowledges before it syncs loses remarks, if its machine crashes.
+#[test]
+fn a_guestbook_that_does_not_sync_is_found() {
+    let found = seeds(0..1000).once().unshrunk().try_run(PLANTED.run(Size::default()));
+    let why = found.expect_err("a crash loses a remark").why;
+    assert!(why.contains("which was kept"), "{why}");
 }

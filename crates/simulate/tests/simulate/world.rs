@@ -246,3 +246,195 @@ fn a_host_twice_is_refused_in_one_line() {
     let why = failing.expect_err("two hosts have one name").why;
     assert!(why.contains("there is a host \"server\": choose another name"), "{why}");
 }
+
+/// A static variable decides, and begins anew in each process.
+#[test]
+fn statics_begin_anew_in_processes_of_their_own() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    async fn counts(net: Net) {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        assert!(net.draw(1000 + RUNS.fetch_add(1, Ordering::Relaxed)) < 1000);
+    }
+    let found = seeds(0..3).unshrunk().try_run(counts);
+    assert!(found.expect_err("the bounds differ").why.contains("two runs of one seed differ"));
+    let tally = seeds(0..3).apart().run(counts);
+    assert_eq!(tally.seeds, 3);
+    // A failure passes from the process of its own, with its decisions.
+    let found = seeds(0..100).apart().try_run(|net: Net| async move {
+        assert!(net.draw(10) < 5, "five or more");
+    });
+    let failure = found.expect_err("some seed draws five").to_string();
+    assert!(failure.contains("five or more") && failure.contains("made small: "), "{failure}");
+}
+
+/// Datagrams are lost, come twice, and are overtaken. A peer that does not listen refuses them.
+#[test]
+fn datagrams_arrive_as_they_like() {
+    use duality_runtime::net::UdpSocket;
+    let tally = seeds(0..40).in_both_waits().run(|net| async move {
+        net.host("server", || async {
+            let mut socket = UdpSocket::bind(([0, 0, 0, 0], 53).into())?;
+            assert_eq!(socket.local_addr()?.port(), 53);
+            let mut buffer = [0; 8];
+            loop {
+                let (length, peer) = socket.recv_from(&mut buffer).await?;
+                socket.send_to(&buffer[..length], peer).await?;
+            }
+            #[allow(unreachable_code)]
+            std::io::Result::Ok(())
+        });
+        let server = net.named("server").port(53);
+        let client = net.host("client", move || async move {
+            time::sleep(Duration::from_secs(1)).await;
+            let mut socket = UdpSocket::bind(([0, 0, 0, 0], 0).into())?;
+            socket.connect(server)?;
+            assert_eq!(socket.peer_addr()?, server);
+            // One that is too long is cut.
+            for number in 0..50_u32 {
+                socket.send(&[&number.to_le_bytes()[..], &[7; 8]].concat()).await?;
+            }
+            let mut heard = Vec::new();
+            let mut buffer = [0; 64];
+            let limit = Duration::from_secs(60);
+            while let Ok(received) = time::timeout(limit, socket.recv(&mut buffer)).await {
+                assert_eq!((received?, &buffer[4..8]), (8, &[7; 4][..]));
+                heard.push(u32::from_le_bytes(*buffer.first_chunk().unwrap()));
+            }
+            assert!(heard.iter().all(|number| *number < 50), "{heard:?}");
+            let nobody = (server.ip(), 54).into();
+            socket.connect(nobody)?;
+            socket.send(b"?").await?;
+            // The answer may be lost.
+            if let Ok(refused) = time::timeout(limit, socket.recv(&mut buffer)).await {
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            }
+            let error = socket.send(&[0; 65_508]).await.unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(90), "EMSGSIZE");
+            std::io::Result::Ok(())
+        });
+        client.ended().await
+    });
+    let counts = tally.counts;
+    for count in [counts.datagrams, counts.lost, counts.doubled, counts.overtaken] {
+        assert!(count > 0, "{counts}");
+    }
+}
+
+/// The clocks of hosts differ, and the test's own is right.
+#[test]
+fn each_host_has_a_clock_of_its_own() {
+    let most = Duration::from_secs(90 * 86_400);
+    let run = seeds(0..40).lasting(most).in_both_waits().faults(Faults::LEGAL);
+    let tally = run.run(|net| async move {
+        let hour = Duration::from_secs(3600);
+        let start = time::time_of_day();
+        let net_of_host = net.clone();
+        let host = net.host("host", move || {
+            let net = net_of_host.clone();
+            async move {
+                let (begin, day) = (Instant::now(), SystemTime::now());
+                time::sleep(1000 * hour).await;
+                // Each clock agrees with itself, and code that asks the machine with the runtime.
+                assert!(begin.elapsed() >= 1000 * hour);
+                assert!(day.elapsed().unwrap() >= 1000 * hour);
+                let day = day.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+                let differs = day.abs_diff(start);
+                assert!(differs <= hour + hour / 100, "{differs:?}");
+                net.tell("an end");
+            }
+        });
+        let begin = time::now();
+        host.ended().await.unwrap();
+        let (took, most) = (time::since(begin), 1000 * hour / 2000 + hour);
+        assert!(took.abs_diff(1000 * hour) <= most, "{took:?}");
+    });
+    assert!(tally.counts.wrong_clocks > 0, "{}", tally.counts);
+}
+
+/// A program may ask the C library for the address of a host, as clients of HTTP do.
+#[test]
+fn the_resolver_knows_the_names_of_hosts() {
+    use std::net::ToSocketAddrs;
+    seeds(0..1).run(|net: Net| async move {
+        let server = net.host("server", echo);
+        let found: Vec<_> = "server:7".to_socket_addrs().unwrap().collect();
+        assert_eq!(found, [server.port(7)]);
+        assert!("nobody:7".to_socket_addrs().is_err());
+        assert_eq!("10.1.2.3:4".to_socket_addrs().unwrap().count(), 1);
+    });
+}
+
+/// A thread that ends by itself runs in place, with the clock and the randomness of its seed.
+#[test]
+fn a_kernel_thread_of_std_runs_before_its_starter_goes_on() {
+    seeds(0..3).run(|net: Net| async move {
+        let begin = Instant::now();
+        let work = || (Instant::now(), (0..9).map(|key| (key, ())).collect::<HashMap<u32, ()>>());
+        let (then, map) = std::thread::spawn(work).join().unwrap();
+        assert_eq!(then, begin);
+        map.into_keys().for_each(|key| _ = net.draw(10 + u64::from(key)));
+    });
+}
+
+#[test]
+fn a_kernel_thread_of_std_that_waits_is_refused_with_its_place() {
+    let failing = seeds(0..1).unshrunk().try_run(|net: Net| async move {
+        let host = net.host("server", || async {
+            let (sender, receiver) = std::sync::mpsc::channel::<()>();
+            let thread = std::thread::spawn(move || receiver.recv());
+            drop(sender);
+            thread.join().unwrap().unwrap_err();
+        });
+        host.ended().await
+    });
+    let why = failing.expect_err("the thread waits for its starter").why;
+    let begins = "server: a simulated host has a kernel thread that waits, started at ";
+    assert!(why.starts_with(begins) && why.contains("world.rs:"), "{why}");
+    assert!(why.ends_with("use task::spawn or task::offload"), "{why}");
+}
+
+/// What a file holds that was written twice, and synced in between, after a crash.
+#[test]
+fn a_crash_loses_what_was_not_synced() {
+    use std::sync::{Arc, Mutex};
+    let seen = Arc::new(Mutex::new([0_u64; 3]));
+    let counts = seen.clone();
+    let tally = seeds(0..60).in_both_waits().run(move |net| {
+        let seen = seen.clone();
+        async move {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("file");
+            let name = path.clone();
+            let server = net.host("server", move || {
+                let name = name.clone();
+                async move {
+                    if name.exists() {
+                        return;
+                    }
+                    std::fs::write(&name, [b'1'; 10_000]).unwrap();
+                    std::fs::File::open(&name).unwrap().sync_all().unwrap();
+                    std::fs::write(&name, [b'2'; 9_000]).unwrap();
+                    std::future::pending::<()>().await;
+                }
+            });
+            assert!(server.keeps(folder.path()).unwrap(), "duality-outside tells of syncs");
+            time::sleep(Duration::from_secs(1)).await;
+            server.crash().restart_after(Duration::from_secs(1));
+            time::sleep(Duration::from_secs(5)).await;
+            let kept = std::fs::read(&path).unwrap();
+            assert!(kept.len() == 9_000 || kept.len() == 10_000);
+            // Sectors are written as a whole.
+            for sector in kept.chunks(512) {
+                let old = sector.iter().filter(|byte| **byte == b'1').count();
+                let new = sector.iter().filter(|byte| **byte == b'2').count();
+                assert!(new == 0 || old == 0 || (old, new) == (216, 296), "{old}, {new}");
+            }
+            let whole = |digit| kept.iter().all(|byte| *byte == digit);
+            let place = if whole(b'2') { 0 } else { 1 + usize::from(!whole(b'1')) };
+            seen.lock().unwrap()[place] += 1;
+        }
+    });
+    let [new, old, torn] = *counts.lock().unwrap();
+    assert!(new > 0 && old > 0 && torn > 0, "{new} are new, {old} are old, {torn} are torn");
+    assert!(tally.counts.synced > 0 && tally.counts.lost_writes > 0, "{}", tally.counts);
+}

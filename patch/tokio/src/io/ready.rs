@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::Poll;
 
 use duality_poller::Direction;
+use duality_runtime::net::SimulatedSockets;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Interest;
@@ -102,6 +103,9 @@ impl Ready {
 
     /// What poll(2) reports now, as far as `interest` asks for it.
     pub(crate) fn now(descriptor: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
+        if let Some(ready) = Self::simulated(descriptor, interest) {
+            return Ok(ready);
+        }
         let pairs = [
             (interest.is_readable(), PollFlags::IN | PollFlags::RDHUP),
             (interest.is_writable(), PollFlags::OUT),
@@ -112,6 +116,20 @@ impl Ready {
         let mut polled = [PollFd::from_borrowed_fd(descriptor, asked)];
         rustix::event::poll(&mut polled, Some(&Timespec::default()))?;
         Ok(Self::of(polled[0].revents(), interest))
+    }
+
+    /// What a simulated socket is ready for. `None` for other descriptors.
+    fn simulated(descriptor: BorrowedFd<'_>, interest: Interest) -> Option<Self> {
+        let sockets = SimulatedSockets::here()?;
+        let is_ready = |direction| sockets.is_ready(descriptor, direction);
+        let mut ready = Self::EMPTY;
+        if interest.is_readable() && is_ready(Direction::Read)? {
+            ready |= Self::READABLE;
+        }
+        if interest.is_writable() && is_ready(Direction::Write)? {
+            ready |= Self::WRITABLE;
+        }
+        Some(ready)
     }
 
     /// What poll(2) reports, as far as `interest` asks for it.

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::pin::Pin;
 
+use duality_runtime::net::SimulatedSockets;
 use rustix::net::SocketAddrAny;
 
 use self::sealed::{Found, Sealed};
@@ -74,6 +75,10 @@ pub(super) fn internet_address(address: Option<SocketAddrAny>) -> io::Result<Soc
 }
 
 fn resolve(host: (String, u16)) -> Found {
+    if let Some(sockets) = SimulatedSockets::here() {
+        let found = sockets.look_up(&format!("{}:{}", host.0, host.1));
+        return Box::pin(async { found });
+    }
     resolve_by(move || {
         std::net::ToSocketAddrs::to_socket_addrs(&(&*host.0, host.1)).map(Vec::from_iter)
     })
@@ -111,6 +116,10 @@ impl Sealed for str {
     fn find(&self) -> Result<Vec<SocketAddr>, Found> {
         if let Ok(address) = self.parse() {
             return Ok(vec![address]);
+        }
+        if let Some(sockets) = SimulatedSockets::here() {
+            let found = sockets.look_up(self);
+            return Err(Box::pin(async { found }));
         }
         let host = self.to_owned();
         Err(resolve_by(move || {

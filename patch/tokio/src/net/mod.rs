@@ -2,6 +2,7 @@
 
 mod address;
 mod blocked;
+mod calls;
 mod common;
 mod halves;
 mod socket;

@@ -10,10 +10,10 @@ use std::task::{Context, Poll, ready};
 use bytes::BufMut;
 use duality_poller::Direction;
 use real::io::ReadBuf;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recv, recvfrom, send, shutdown, sockopt};
+use rustix::net::{RecvFlags, SocketAddrAny, recvfrom};
 
 use super::blocked::{Blocked, would_block};
+use super::calls;
 use crate::buffer;
 use crate::elsewhere::helped;
 use crate::io::{Interest, Ready};
@@ -156,7 +156,7 @@ impl Socket {
         let room = buffer.remaining();
         let read = self.descriptor.poll_moving(context, Direction::Read, room, |socket| {
             buffer::fill(buffer, |room| {
-                let (_, count) = recv(socket, room, RecvFlags::empty())?;
+                let count = calls::receive(socket, room, RecvFlags::empty())?;
                 Ok((count, count))
             })
         });
@@ -170,7 +170,7 @@ impl Socket {
     ) -> Poll<io::Result<usize>> {
         self.poll(context, Direction::Read, |socket| {
             buffer::fill(buffer, |room| {
-                let (_, count) = recv(socket, room, RecvFlags::PEEK)?;
+                let count = calls::receive(socket, room, RecvFlags::PEEK)?;
                 Ok((count, count))
             })
         })
@@ -183,7 +183,7 @@ impl Socket {
     ) -> Poll<io::Result<usize>> {
         let written =
             self.descriptor.poll_moving(context, Direction::Write, bytes.len(), |socket| {
-                Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
+                calls::send_some(socket, bytes)
             });
         self.helped(context, Direction::Write, written)
     }
@@ -195,21 +195,16 @@ impl Socket {
     ) -> Poll<io::Result<usize>> {
         let room = buffers.iter().map(|buffer| buffer.len()).sum();
         let written = self.descriptor.poll_moving(context, Direction::Write, room, |socket| {
-            Ok(rustix::io::writev(socket, buffers)?)
+            calls::send_gathered(socket, buffers)
         });
         self.helped(context, Direction::Write, written)
     }
 
     pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        let how = match how {
-            Shutdown::Read => rustix::net::Shutdown::Read,
-            Shutdown::Write => rustix::net::Shutdown::Write,
-            Shutdown::Both => rustix::net::Shutdown::Both,
-        };
-        match shutdown(self.as_fd(), how) {
+        match calls::shut_down(self.as_fd(), how) {
             // The peer has already ended the connection.
-            Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            other => other,
         }
     }
 
@@ -217,24 +212,23 @@ impl Socket {
     pub(super) fn noted<T>(
         &self,
         direction: Direction,
-        outcome: Result<T, Errno>,
+        outcome: Result<T, impl Into<io::Error>>,
     ) -> io::Result<T> {
-        self.blocked.note(direction, outcome.map_err(io::Error::from))
+        self.blocked.note(direction, outcome.map_err(Into::into))
     }
 
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let received = recv(self.as_fd(), buffer, RecvFlags::empty());
-        self.noted(Direction::Read, received.map(|(_, count)| count))
+        self.noted(Direction::Read, calls::receive_into(self.as_fd(), buffer))
     }
 
     pub(super) fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.noted(Direction::Read, rustix::io::readv(self.as_fd(), buffers))
+        self.noted(Direction::Read, calls::receive_scattered(self.as_fd(), buffers))
     }
 
     pub(super) fn try_read_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
         let (count, ()) = buffer::fill_bytes(buffer, |room: &mut [MaybeUninit<u8>]| {
-            let received = recv(self.as_fd(), room, RecvFlags::empty());
-            self.noted(Direction::Read, received.map(|(_, count)| (count, ())))
+            let received = calls::receive(self.as_fd(), room, RecvFlags::empty());
+            self.noted(Direction::Read, received.map(|count| (count, ())))
         })?;
         Ok(count)
     }
@@ -251,15 +245,15 @@ impl Socket {
     }
 
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.noted(Direction::Write, send(self.as_fd(), bytes, SendFlags::NOSIGNAL))
+        self.noted(Direction::Write, calls::send_some(self.as_fd(), bytes))
     }
 
     pub(super) fn try_write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.noted(Direction::Write, rustix::io::writev(self.as_fd(), buffers))
+        self.noted(Direction::Write, calls::send_gathered(self.as_fd(), buffers))
     }
 
     pub(super) fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(sockopt::socket_error(self.as_fd())?.err().map(io::Error::from))
+        calls::error(self.as_fd())
     }
 }
 

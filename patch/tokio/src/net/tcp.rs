@@ -3,19 +3,21 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use duality_poller::Direction;
+use duality_runtime::net::SimulatedSockets;
 use real::io::ReadBuf;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect, getpeername,
-    getsockname, listen, socket_with, sockopt,
+    AddressFamily, SocketFlags, SocketType, bind, connect, getpeername, listen, socket_with,
+    sockopt,
 };
 
-use super::address::{at_once, first, internet_address};
+use super::address::{at_once, first};
+use super::calls;
 use super::socket::Socket;
 use super::{ToSocketAddrs, common, streams};
 
@@ -41,10 +43,21 @@ impl TcpListener {
     }
 
     fn bind_to(address: SocketAddr) -> io::Result<Self> {
+        if let Some(sockets) = SimulatedSockets::here() {
+            return Self::simulated(&sockets, address, BACKLOG);
+        }
         let socket = new_socket(address.is_ipv4())?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &address)?;
         Self::listening(socket, BACKLOG)
+    }
+
+    pub(super) fn simulated(
+        sockets: &SimulatedSockets,
+        address: SocketAddr,
+        backlog: i32,
+    ) -> io::Result<Self> {
+        Ok(Self { socket: Socket::of_nonblocking(sockets.listen(address, backlog)?) })
     }
 
     pub(super) fn listening(socket: OwnedFd, backlog: i32) -> io::Result<Self> {
@@ -66,12 +79,12 @@ impl TcpListener {
         &self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        let accepted = ready!(self.socket.poll(context, Direction::Read, |listener| {
-            Ok(acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
-        }))?;
+        let accepted = ready!(
+            self.socket.poll(context, Direction::Read, |listener| { calls::accept(listener) })
+        )?;
         let (descriptor, peer) = accepted;
         let stream = TcpStream { socket: Socket::accepted(descriptor) };
-        Poll::Ready(Ok((stream, internet_address(peer)?)))
+        Poll::Ready(Ok((stream, peer)))
     }
 
     /// The address at which it listens.
@@ -80,7 +93,7 @@ impl TcpListener {
     ///
     /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(Some(getsockname(&self.socket)?))
+        calls::own_address(self.socket.as_fd())
     }
 
     /// The time to live of packets (`IP_TTL`).
@@ -89,7 +102,7 @@ impl TcpListener {
     ///
     /// The errors of `getsockopt(2)`.
     pub fn ttl(&self) -> io::Result<u32> {
-        Ok(sockopt::ip_ttl(&self.socket)?)
+        calls::option(64, || sockopt::ip_ttl(&self.socket))
     }
 
     /// Sets the time to live of packets (`IP_TTL`).
@@ -98,7 +111,7 @@ impl TcpListener {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        Ok(sockopt::set_ip_ttl(&self.socket, ttl)?)
+        calls::option((), || sockopt::set_ip_ttl(&self.socket, ttl))
     }
 }
 
@@ -117,9 +130,21 @@ impl TcpStream {
     /// The errors of `connect(2)`, for the last address.
     pub async fn connect<A: ToSocketAddrs>(address: A) -> io::Result<Self> {
         first(address, |address| async move {
-            Self::connect_by(new_socket(address.is_ipv4())?, address).await
+            match SimulatedSockets::here() {
+                None => Self::connect_by(new_socket(address.is_ipv4())?, address).await,
+                Some(sockets) => Self::connect_simulated(sockets, address).await,
+            }
         })
         .await
+    }
+
+    pub(super) async fn connect_simulated(
+        sockets: SimulatedSockets,
+        address: SocketAddr,
+    ) -> io::Result<Self> {
+        let socket = Socket::of_nonblocking(sockets.connect(address)?);
+        socket.wait(Direction::Write, |socket| sockets.connected(socket)).await?;
+        Ok(Self { socket })
     }
 
     /// Connects a non-blocking socket.
@@ -149,7 +174,7 @@ impl TcpStream {
     ///
     /// `NotConnected` if the peer has reset the connection.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(getpeername(&self.socket)?)
+        calls::peer_address(self.socket.as_fd())
     }
 
     /// The address of this end.
@@ -158,7 +183,7 @@ impl TcpStream {
     ///
     /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(Some(getsockname(&self.socket)?))
+        calls::own_address(self.socket.as_fd())
     }
 
     /// Waits for bytes, and copies them without taking them.
@@ -186,7 +211,7 @@ impl TcpStream {
     ///
     /// The errors of `getsockopt(2)`.
     pub fn nodelay(&self) -> io::Result<bool> {
-        Ok(sockopt::tcp_nodelay(&self.socket)?)
+        calls::option(true, || sockopt::tcp_nodelay(&self.socket))
     }
 
     /// Sets whether small writes go out at once (`TCP_NODELAY`).
@@ -195,7 +220,7 @@ impl TcpStream {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_nodelay(&self, is: bool) -> io::Result<()> {
-        Ok(sockopt::set_tcp_nodelay(&self.socket, is)?)
+        calls::option((), || sockopt::set_tcp_nodelay(&self.socket, is))
     }
 
     /// Whether acknowledgements go out at once (`TCP_QUICKACK`).
@@ -204,7 +229,7 @@ impl TcpStream {
     ///
     /// The errors of `getsockopt(2)`.
     pub fn quickack(&self) -> io::Result<bool> {
-        Ok(sockopt::tcp_quickack(&self.socket)?)
+        calls::option(true, || sockopt::tcp_quickack(&self.socket))
     }
 
     /// Sets whether acknowledgements go out at once (`TCP_QUICKACK`).
@@ -213,7 +238,7 @@ impl TcpStream {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_quickack(&self, is: bool) -> io::Result<()> {
-        Ok(sockopt::set_tcp_quickack(&self.socket, is)?)
+        calls::option((), || sockopt::set_tcp_quickack(&self.socket, is))
     }
 
     /// How long a close waits for unsent bytes (`SO_LINGER`).
@@ -222,7 +247,7 @@ impl TcpStream {
     ///
     /// The errors of `getsockopt(2)`.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
-        Ok(sockopt::socket_linger(&self.socket)?)
+        calls::option(None, || sockopt::socket_linger(&self.socket))
     }
 
     /// Sets how long a close waits for unsent bytes (`SO_LINGER`). A close that waits blocks its
@@ -232,7 +257,7 @@ impl TcpStream {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_linger(&self, duration: Option<Duration>) -> io::Result<()> {
-        Ok(sockopt::set_socket_linger(&self.socket, duration)?)
+        calls::option((), || sockopt::set_socket_linger(&self.socket, duration))
     }
 
     /// Makes the close a reset.
@@ -250,7 +275,7 @@ impl TcpStream {
     ///
     /// The errors of `getsockopt(2)`.
     pub fn ttl(&self) -> io::Result<u32> {
-        Ok(sockopt::ip_ttl(&self.socket)?)
+        calls::option(64, || sockopt::ip_ttl(&self.socket))
     }
 
     /// Sets the time to live of packets (`IP_TTL`).
@@ -259,7 +284,7 @@ impl TcpStream {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        Ok(sockopt::set_ip_ttl(&self.socket, ttl)?)
+        calls::option((), || sockopt::set_ip_ttl(&self.socket, ttl))
     }
 }
 

@@ -3,8 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use duality_runtime::net::SimulatedSockets;
 use rustix::io::ioctl_fionbio;
 use rustix::net::{bind, getsockname, sockopt};
 
@@ -18,6 +20,8 @@ pub struct TcpSocket {
     socket: OwnedFd,
     /// The error of a conversion that cannot fail.
     problem: Option<rustix::io::Errno>,
+    /// The address of [`bind`](Self::bind) on a simulated host.
+    bound: OnceLock<SocketAddr>,
 }
 
 macro_rules! options {
@@ -66,7 +70,7 @@ impl TcpSocket {
     ///
     /// The errors of `socket(2)`.
     pub fn new_v4() -> io::Result<Self> {
-        Ok(Self { socket: new_socket(true)?, problem: None })
+        Ok(Self { socket: new_socket(true)?, problem: None, bound: OnceLock::new() })
     }
 
     /// A socket for IPv6.
@@ -75,7 +79,7 @@ impl TcpSocket {
     ///
     /// The errors of `socket(2)`.
     pub fn new_v6() -> io::Result<Self> {
-        Ok(Self { socket: new_socket(false)?, problem: None })
+        Ok(Self { socket: new_socket(false)?, problem: None, bound: OnceLock::new() })
     }
 
     /// How long a close waits for unsent bytes (`SO_LINGER`).
@@ -129,6 +133,10 @@ impl TcpSocket {
     ///
     /// The errors of `bind(2)`.
     pub fn bind(&self, address: SocketAddr) -> io::Result<()> {
+        if SimulatedSockets::here().is_some() {
+            let again = |_| io::ErrorKind::InvalidInput.into();
+            return self.bound.set(address).map_err(again);
+        }
         Ok(bind(&self.socket, &address)?)
     }
 
@@ -139,6 +147,9 @@ impl TcpSocket {
     /// The errors of `connect(2)`.
     pub async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
         self.check()?;
+        if let Some(sockets) = SimulatedSockets::here() {
+            return TcpStream::connect_simulated(sockets, address).await;
+        }
         TcpStream::connect_by(self.socket, address).await
     }
 
@@ -149,7 +160,16 @@ impl TcpSocket {
     /// The errors of `listen(2)`.
     pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         self.check()?;
-        TcpListener::listening(self.socket, i32::try_from(backlog).unwrap_or(i32::MAX))
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        match SimulatedSockets::here() {
+            None => TcpListener::listening(self.socket, backlog),
+            Some(sockets) => {
+                let any = std::net::Ipv4Addr::UNSPECIFIED.into();
+                let bound = self.bound.into_inner();
+                let address = bound.unwrap_or(SocketAddr::new(any, 0));
+                TcpListener::simulated(&sockets, address, backlog)
+            }
+        }
     }
 
     /// Takes a socket of `std` that is not connected yet, in non-blocking mode.
@@ -157,7 +177,7 @@ impl TcpSocket {
     pub fn from_std_stream(stream: std::net::TcpStream) -> Self {
         let socket = OwnedFd::from(stream);
         let problem = ioctl_fionbio(&socket, true).err();
-        Self { socket, problem }
+        Self { socket, problem, bound: OnceLock::new() }
     }
 
     fn check(&self) -> io::Result<()> {

@@ -15,6 +15,7 @@ use rustix::net::{
 
 use super::ToSocketAddrs;
 use super::address::{addresses, at_once, first, internet_address};
+use super::calls;
 use super::common;
 use super::socket::Socket;
 
@@ -39,6 +40,7 @@ impl UdpSocket {
     }
 
     fn bind_to(address: SocketAddr) -> io::Result<Self> {
+        calls::refuse_simulated("UDP")?;
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::DGRAM, flags, None)?;

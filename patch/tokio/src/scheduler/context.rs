@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
-use super::{Handle, RuntimeId, TryCurrentError};
+use super::{Handle, RuntimeId, TryCurrentError, simulated};
 use crate::budget::without_budget;
 use crate::watchdog;
 
@@ -51,12 +51,16 @@ pub(crate) fn with_current<R>(operation: impl FnOnce(&Handle) -> R) -> R {
 /// If there is none.
 #[track_caller]
 pub(crate) fn check() {
-    if !CURRENT.try_with(|current| !current.borrow().is_empty()).unwrap_or_default() {
+    let has_any = CURRENT.try_with(|current| !current.borrow().is_empty());
+    if !has_any.unwrap_or_default() {
         with_current(|_| ());
     }
 }
 
 pub(crate) fn try_current() -> Result<Handle, TryCurrentError> {
+    if let Some(handle) = simulated::current() {
+        return Ok(handle);
+    }
     let current = CURRENT.try_with(|current| current.borrow().last().cloned());
     current.map_err(|_| TryCurrentError::gone())?.ok_or(TryCurrentError::missing())
 }
@@ -64,6 +68,9 @@ pub(crate) fn try_current() -> Result<Handle, TryCurrentError> {
 /// Makes `handle` the current runtime. [`exit`] ends that. At the end of the thread, which drops
 /// runtimes in its thread-local variables, no runtime is current.
 pub(crate) fn enter(handle: Handle) -> usize {
+    if let Some(depth) = simulated::enter(&handle) {
+        return depth;
+    }
     let entered = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
         current.push(handle);
@@ -74,6 +81,9 @@ pub(crate) fn enter(handle: Handle) -> usize {
 
 /// Ends [`enter`], which returned `depth`.
 pub(crate) fn exit(depth: usize) {
+    if simulated::exit(depth) {
+        return;
+    }
     let left = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
         let is_last = current.len() == depth;
@@ -88,7 +98,7 @@ pub(crate) fn exit(depth: usize) {
 
 /// Whether a task, or the future of `block_on`, runs on this kernel thread.
 pub(crate) fn is_inside() -> bool {
-    PLACE.get().is_inside
+    PLACE.get().is_inside || simulated::is_here()
 }
 
 /// Whether a loop of the runtime with this number runs the calling code.
@@ -217,6 +227,9 @@ const BLOCKS: u64 = u64::MAX;
 /// If the calling code may not block.
 #[track_caller]
 pub(crate) fn leave<R>(work: impl FnOnce() -> R) -> R {
+    if simulated::is_here() {
+        return work();
+    }
     let place = PLACE.get();
     assert!(place.may_leave, "can call blocking only when running on the multi-threaded runtime");
     let held_up = place.held_up.or(NUMBER.get());

@@ -16,6 +16,7 @@ mod handle;
 mod loops;
 mod metrics;
 mod shared;
+mod simulated;
 mod threads;
 
 use std::fmt;

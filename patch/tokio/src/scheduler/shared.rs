@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use duality_runtime::event_loop::wait_on_stack;
 use duality_runtime::log;
-use duality_runtime::task::gather;
 use duality_runtime::task::thread::{ThreadStack, start};
+use duality_runtime::task::{gather, offload};
 use duality_runtime::time::clock;
 
 use super::blocking::{Blocking, Job};
@@ -50,7 +51,7 @@ pub(crate) struct Shared {
     /// The thread that a `current_thread` runtime's loop belongs to.
     driver: Mutex<Option<Ownership>>,
     alive: AtomicUsize,
-    /// The tasks that are kernel threads, to be aborted at the end.
+    /// The tasks that do not end with a loop of the runtime, to be aborted at the end.
     thread_tasks: Mutex<HashMap<Id, Weak<Header>>>,
     is_closed: AtomicBool,
 }
@@ -66,6 +67,19 @@ struct Ownership {
 async fn in_turns<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| with_budget(context, |context| future.as_mut().poll(context))).await
+}
+
+/// Runs a future on the stack of a task of a simulated host.
+#[track_caller]
+fn block_on_stack<F: Future>(handle: &Handle, future: F) -> F::Output {
+    let _entered = handle.enter();
+    match wait_on_stack(gather(in_turns(future))) {
+        Ok(output) => output,
+        Err(_) => panic!(
+            "this code blocks, and tasks of the simulated host have no stacks to wait on: use \
+             seeds(…).waits(Waits::Park), or give the host the async function that is blocked on"
+        ),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -92,7 +106,7 @@ impl Shared {
     /// Starts the loops.
     pub(super) fn open(&self, handle: &Handle) -> io::Result<()> {
         match (self.nature.world, self.nature.flavor) {
-            (World::Threads, _) => Ok(()),
+            (World::Threads | World::Simulated, _) => Ok(()),
             (_, RuntimeFlavor::CurrentThread) => {
                 // An unavailable poller is an error of `build`, although `block_on` makes the loop.
                 drop(self.nature.world.open_loop(self.options.stack_size)?);
@@ -143,7 +157,7 @@ impl Shared {
         if self.nature.world == World::Threads {
             return self.start_thread(handle, task);
         }
-        if context::is_on_loop_of(self.id) {
+        if self.nature.world == World::Simulated || context::is_on_loop_of(self.id) {
             return start_here(task);
         }
         self.inbox(handle).push(task);
@@ -195,6 +209,9 @@ impl Shared {
     }
 
     pub(super) fn run_blocking(&self, handle: &Handle, job: impl FnOnce() + Send + 'static) {
+        if self.nature.world == World::Simulated {
+            return start_here(Box::pin(gather(offload(job))));
+        }
         // A clock that stands must not move while the work is under way.
         let hold = context::is_on_loop_of(self.id).then(clock::hold).flatten();
         let job: Job = Box::new(move || {
@@ -219,6 +236,9 @@ impl Shared {
         future: F,
         may_leave: bool,
     ) -> F::Output {
+        if self.nature.world == World::Simulated {
+            return block_on_stack(handle, future);
+        }
         context::run(handle.clone(), Driver::InPlace, may_leave, || {
             duality_runtime::block_on(gather(in_turns(future)))
         })
@@ -227,8 +247,8 @@ impl Shared {
     /// Runs a future, and in a `current_thread` runtime its tasks meanwhile.
     #[track_caller]
     pub(super) fn block_on<F: Future>(&self, handle: &Handle, future: F) -> F::Output {
-        let is_ours = self.nature.world != World::Threads
-            && self.nature.flavor == RuntimeFlavor::CurrentThread;
+        let has_loop = !matches!(self.nature.world, World::Threads | World::Simulated);
+        let is_ours = has_loop && self.nature.flavor == RuntimeFlavor::CurrentThread;
         if context::is_inside() || !is_ours || !self.claim() {
             let may_leave = self.nature.flavor.is_multi_thread();
             return self.block_on_in_place(handle, future, may_leave);
@@ -296,6 +316,11 @@ impl Shared {
         self.threads.wait(patience);
     }
 
+    /// Whether tasks are kernel threads, or tasks of a simulated host.
+    fn has_apart_tasks(&self) -> bool {
+        matches!(self.nature.world, World::Threads | World::Simulated)
+    }
+
     pub(super) fn id(&self) -> RuntimeId {
         self.id
     }
@@ -328,14 +353,14 @@ impl Shared {
 impl Owner for Shared {
     fn task_begins(&self, header: &Arc<Header>) {
         self.alive.fetch_add(1, Ordering::Relaxed);
-        if self.nature.world == World::Threads {
+        if self.has_apart_tasks() {
             lock(&self.thread_tasks).insert(header.id(), Arc::downgrade(header));
         }
     }
 
     fn task_ended(&self, id: Id) {
         self.alive.fetch_sub(1, Ordering::Relaxed);
-        if self.nature.world == World::Threads {
+        if self.has_apart_tasks() {
             lock(&self.thread_tasks).remove(&id);
         }
     }

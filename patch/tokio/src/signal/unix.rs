@@ -1,12 +1,15 @@
 //! Signals by their numbers.
 
 use std::ffi::c_int;
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use duality_poller::Direction;
+use duality_runtime::net::SimulatedSockets;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::handler::Handler;
@@ -74,7 +77,19 @@ impl From<SignalKind> for c_int {
 #[must_use = "a signal that is not received is lost"]
 pub struct Signal {
     event: Watched,
-    _handler: Handler,
+    /// `None` on a simulated host, which gets no signal but a drain.
+    _handler: Option<Handler>,
+    /// The drain of a simulated host, if it stands for this signal and has not come yet.
+    drain: Option<Drain>,
+}
+
+/// A wait for the drain of a host.
+struct Drain(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
+
+impl fmt::Debug for Drain {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Drain")
+    }
 }
 
 /// Begins to receive a signal. From now on the signal has its default effect no longer.
@@ -85,8 +100,14 @@ pub struct Signal {
 #[track_caller]
 pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let handler = Handler::new(kind.0, event.try_clone()?)?;
-    Ok(Signal { event: Watched::of_nonblocking(event), _handler: handler })
+    let is_simulated = SimulatedSockets::here().is_some();
+    let handler = match is_simulated {
+        true => None,
+        false => Some(Handler::new(kind.0, event.try_clone()?)?),
+    };
+    let ends = [SignalKind::interrupt(), SignalKind::terminate()].contains(&kind);
+    let drain = (is_simulated && ends).then(|| Drain(Box::pin(duality_runtime::drained())));
+    Ok(Signal { event: Watched::of_nonblocking(event), _handler: handler, drain })
 }
 
 impl Signal {
@@ -97,6 +118,11 @@ impl Signal {
 
     /// Like [`recv`](Self::recv), for a future of one's own. It is never ready with `None`.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<()>> {
+        if let Some(drain) = &mut self.drain {
+            ready!(drain.0.as_mut().poll(context));
+            self.drain = None;
+            return Poll::Ready(Some(()));
+        }
         let read = |event: std::os::fd::BorrowedFd<'_>| {
             Ok(rustix::io::read(event.as_fd(), &mut [0; 8]).map(drop)?)
         };

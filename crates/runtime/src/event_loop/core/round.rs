@@ -12,6 +12,7 @@ use duality_poller::{Direction, Event, Poller};
 
 use super::Core;
 use crate::drain;
+use crate::event_loop::ready_tasks::ReadyTasks;
 use crate::event_loop::tasks::Task;
 use crate::event_loop::{report, waker};
 use crate::remote::{Message, TaskName};
@@ -72,13 +73,18 @@ impl Core {
     /// is `now`. Never waits.
     #[cold]
     #[inline(never)]
-    pub(crate) fn step(&self, round: &mut Round, now: Instant, draw: impl FnOnce(usize) -> usize) {
+    pub(crate) fn step(
+        &self,
+        round: &mut Round,
+        now: Instant,
+        draw: impl FnOnce(ReadyTasks<'_>) -> usize,
+    ) {
         self.clock.stand_at(now);
         self.now.set(now);
         let ready = self.tasks.ready();
         if ready > 0 {
             if ready > 1 {
-                self.tasks.ready.bring_forward(draw(ready));
+                self.tasks.ready.bring_forward(draw(ReadyTasks(&self.tasks)));
             }
             self.pace.begin_turn(self.tasks.taken());
             self.give_turns(round.slot, self.tasks.turns());

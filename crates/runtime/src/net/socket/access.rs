@@ -187,7 +187,7 @@ impl Access<'_> {
     pub(crate) fn end(&self) -> io::Result<Moved<()>> {
         match self.channel {
             Some(channel) => channel.end(&self.network()),
-            None => self.call(|descriptor| shutdown(descriptor, Shutdown::Write)),
+            None => self.call(|descriptor| Ok(shutdown(descriptor, Shutdown::Write)?)),
         }
     }
 
@@ -244,7 +244,7 @@ impl Access<'_> {
     /// blocking on a loop.
     pub(crate) fn call<T>(
         &self,
-        mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
+        mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
     ) -> io::Result<Moved<T>> {
         match self.ring.filter(|_| !self.by_system_calls) {
             // A ring's socket is in blocking mode.
@@ -252,7 +252,7 @@ impl Access<'_> {
             None if self.at_once => {}
             None => return Ok(Moved::all(call(self.descriptor)?)),
         }
-        Ok(Moved::all(without_blocking(self.descriptor, || Ok(call(self.descriptor)?))?))
+        Ok(Moved::all(without_blocking(self.descriptor, || call(self.descriptor))?))
     }
 }
 

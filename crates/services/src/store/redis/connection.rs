@@ -4,8 +4,6 @@ use std::io;
 
 use duality_runtime::net::TcpStream;
 use duality_runtime::time::{self, Duration, Instant};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
 use super::codec::{Reply, decode_reply};
 use super::{Fault, Subscription};
@@ -34,8 +32,7 @@ impl Connection {
     /// The check costs a system call for each use of an idle connection. In return, a restart of
     /// Redis is noticed *before* a command is sent, so no outcome is in doubt.
     pub(super) fn is_quiet(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        matches!(recv(&self.stream, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))
+        self.stream.is_quiet()
     }
 
     /// Turns the connection into a subscription to `channel`.

@@ -58,6 +58,9 @@ const PHONE: &[u8] = b"duality:phone";
 /// The pause before the next attempt after Redis was unreachable.
 const REST: Duration = Duration::from_millis(100);
 
+/// How long a connection is idle before it is closed.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// How long a call waits if no descriptor is left for a connection.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -376,7 +379,7 @@ impl Redis {
 
     fn group(&self) -> Arc<Group> {
         self.groups.here(|| {
-            let pool = Pool::new(self.options.redis_connections);
+            let pool = Pool::new(self.options.redis_connections, Some(IDLE));
             let (exchanges, connects) = (Rested::default(), Rested::default());
             Group { pool, exchanges, connects }
         })

@@ -94,7 +94,7 @@ impl Sqlite {
     fn new(path: &Path, synchronous: Synchronous, limit: Duration) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let guard = Guard::new(&path);
-        let (writer, readers) = (Pool::new(1), Pool::new(READERS));
+        let (writer, readers) = (Pool::new(1, None), Pool::new(READERS, None));
         Ok(Self { path, guard, synchronous, limit, writer, readers })
     }
 

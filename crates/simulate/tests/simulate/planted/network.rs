@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
@@ -166,28 +166,41 @@ fn a_retry_that_doubles() {
 fn a_drain_that_drops() {
     let test = |net: Net, is_planted: bool| -> Test {
         Box::pin(async move {
-            let server = net.host("server", move || async move {
-                let accepting = serve(|mut stream| async move {
-                    let word = line(&mut stream).await?;
-                    task::offload(|| ()).await;
-                    say(&mut stream, &word).await
-                });
-                if !is_planted {
-                    return accepting.await;
-                }
-                duality_runtime::task::gather(async {
-                    let mut accepting = std::pin::pin!(accepting);
-                    let mut drained = std::pin::pin!(duality_runtime::drained());
-                    poll_fn(|context| match drained.as_mut().poll(context) {
-                        Poll::Ready(()) => Poll::Ready(Ok(())),
-                        Poll::Pending => accepting.as_mut().poll(context),
+            let is_asked = Arc::new(AtomicBool::new(false));
+            let hears = is_asked.clone();
+            let server = net.host("server", move || {
+                let hears = hears.clone();
+                async move {
+                    let accepting = serve(move |mut stream| {
+                        let hears = hears.clone();
+                        async move {
+                            let word = line(&mut stream).await?;
+                            hears.store(true, Ordering::SeqCst);
+                            task::offload(|| ()).await;
+                            say(&mut stream, &word).await
+                        }
+                    });
+                    if !is_planted {
+                        return accepting.await;
+                    }
+                    duality_runtime::task::gather(async {
+                        let mut accepting = std::pin::pin!(accepting);
+                        let mut drained = std::pin::pin!(duality_runtime::drained());
+                        poll_fn(|context| match drained.as_mut().poll(context) {
+                            Poll::Ready(()) => Poll::Ready(Ok(())),
+                            Poll::Pending => accepting.as_mut().poll(context),
+                        })
+                        .await
                     })
                     .await
-                })
-                .await
+                }
             });
             let mut stream = connect().await;
             text(stream.write_all(b"hello\n").await)?;
+            // A request that has not come as a whole ends at a drain, rightly.
+            while !is_asked.load(Ordering::SeqCst) {
+                time::sleep(Duration::from_micros(100)).await;
+            }
             time::sleep(net.draw_time(Duration::from_millis(20))).await;
             server.drain();
             match line(&mut stream).await {

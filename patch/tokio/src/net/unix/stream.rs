@@ -10,6 +10,7 @@ use rustix::net::{
     socket_with, socketpair, sockopt,
 };
 
+use super::super::calls::refuse_simulated;
 use super::super::socket::Socket;
 use super::super::streams;
 use super::{SocketAddr, UCred, path_address, unix_address};
@@ -65,6 +66,7 @@ impl UnixStream {
     ///
     /// If no descriptor is left.
     pub fn pair() -> io::Result<(Self, Self)> {
+        refuse_simulated("Unix sockets")?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         let stream = |socket| Self { socket: Socket::of_nonblocking(socket) };
@@ -102,6 +104,7 @@ impl UnixStream {
 }
 
 pub(super) fn new_socket(kind: SocketType) -> io::Result<Socket> {
+    refuse_simulated("Unix sockets")?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(Socket::of_nonblocking(socket_with(AddressFamily::UNIX, kind, flags, None)?))
 }

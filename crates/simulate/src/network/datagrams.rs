@@ -1,0 +1,174 @@
+//! Datagrams (UDP): each is on its way alone, may be lost, come twice, or be overtaken.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+
+use super::{Network, SocketKind, address_of, refused};
+use crate::decisions::Kind;
+
+/// The most bytes of a datagram.
+const MOST: usize = 65_507;
+/// A datagram that is overtaken takes so many times longer, at most.
+const OVERTAKEN: u64 = 10;
+
+/// A socket for datagrams.
+pub(super) struct Datagrams {
+    pub(super) local: SocketAddr,
+    /// The only peer, after connect(2).
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) received: VecDeque<Datagram>,
+    /// The error that the next call gets.
+    pub(super) error: Option<i32>,
+}
+
+/// A datagram, and its sender.
+#[derive(Clone)]
+pub(super) struct Datagram {
+    bytes: Vec<u8>,
+    from: SocketAddr,
+}
+
+/// The datagrams that are on their way, by the time of arrival and an order among equals.
+pub(super) type Flying = BTreeMap<(u64, u64), (Datagram, SocketAddr)>;
+
+impl Network {
+    fn datagrams_mut(&mut self, number: u64) -> io::Result<&mut Datagrams> {
+        match self.sockets.get_mut(&number).map(|socket| &mut socket.kind) {
+            Some(SocketKind::Datagrams(datagrams)) => Ok(datagrams),
+            _ => Err(refused(libc::EBADF)),
+        }
+    }
+
+    pub(crate) fn bind_datagrams(&mut self, host: usize, address: SocketAddr) -> io::Result<u64> {
+        let local = self.free_address(host, address)?;
+        if self.bound.contains_key(&local) {
+            return Err(refused(libc::EADDRINUSE));
+        }
+        let (received, error) = (VecDeque::new(), None);
+        let datagrams = Datagrams { local, peer: None, received, error };
+        let number = self.insert(host, SocketKind::Datagrams(datagrams));
+        self.bound.insert(local, number);
+        Ok(number)
+    }
+
+    pub(crate) fn connect_datagrams(&mut self, number: u64, peer: SocketAddr) -> io::Result<()> {
+        let datagrams = self.datagrams_mut(number)?;
+        datagrams.peer = Some(peer);
+        datagrams.received.retain(|datagram| datagram.from == peer);
+        Ok(())
+    }
+
+    pub(crate) fn send_datagram(
+        &mut self,
+        number: u64,
+        bytes: &[u8],
+        to: Option<SocketAddr>,
+    ) -> io::Result<usize> {
+        self.interrupt()?;
+        let datagrams = self.datagrams_mut(number)?;
+        if let Some(error) = datagrams.error.take() {
+            return Err(refused(error));
+        }
+        let to = to.or(datagrams.peer).ok_or_else(|| refused(libc::EDESTADDRREQ))?;
+        if bytes.len() > MOST {
+            return Err(refused(libc::EMSGSIZE));
+        }
+        let from = datagrams.local;
+        let datagram = Datagram { bytes: bytes.to_vec(), from };
+        if self.happens(Kind::Datagram, self.profile.loss) {
+            self.counts.lost += 1;
+            self.tell(|_| format!("! a datagram from {from} to {to} is lost"));
+            return Ok(bytes.len());
+        }
+        if self.happens(Kind::Datagram, self.profile.doubling) {
+            self.counts.doubled += 1;
+            self.tell(|_| format!("! a datagram from {from} to {to} comes twice"));
+            self.fly(datagram.clone(), to);
+        }
+        self.fly(datagram, to);
+        Ok(bytes.len())
+    }
+
+    fn fly(&mut self, datagram: Datagram, to: SocketAddr) {
+        let (least, most) = self.profile.latency;
+        let mut latency = least + self.draw(Kind::Latency, most - least);
+        if self.happens(Kind::Datagram, self.profile.overtaking) {
+            self.counts.overtaken += 1;
+            latency += self.draw(Kind::Latency, most * OVERTAKEN);
+        }
+        self.next_arrival += 1;
+        self.flying.insert((self.now + latency, self.next_arrival), (datagram, to));
+    }
+
+    /// Has the datagrams arrive that are due.
+    pub(super) fn deliver_datagrams(&mut self) {
+        while let Some(entry) = self.flying.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (datagram, to) = entry.remove();
+            self.arrive_datagram(datagram, to);
+        }
+    }
+
+    fn arrive_datagram(&mut self, datagram: Datagram, to: SocketAddr) {
+        let host_of = |address: SocketAddr| {
+            (0..self.hosts.len()).find(|host| address_of(*host) == address.ip())
+        };
+        let (Some(host), Some(sender)) = (host_of(to), host_of(datagram.from)) else { return };
+        if self.is_cut(sender, host) || !self.hosts[host].is_up {
+            self.counts.lost += 1;
+            return;
+        }
+        self.counts.datagrams += 1;
+        self.decisions.note(self.now ^ (u64::from(to.port()) << 40));
+        self.decisions.note_bytes(&datagram.bytes);
+        let from = datagram.from;
+        self.tell(|net| {
+            let text = String::from_utf8_lossy(&datagram.bytes[..datagram.bytes.len().min(60)]);
+            let (name, length) = (net.name(host), datagram.bytes.len());
+            format!("{from} → {name}  [{}] datagram of {length} bytes  {text:?}", to.port())
+        });
+        let Some(number) = self.bound.get(&to).copied() else {
+            return self.tell_unreachable(from, to);
+        };
+        let window = self.profile.window.max(MOST);
+        let Ok(receiver) = self.datagrams_mut(number) else { return };
+        let waiting: usize = receiver.received.iter().map(|one| one.bytes.len()).sum();
+        if receiver.peer.is_some_and(|peer| peer != from) || waiting >= window {
+            self.counts.lost += 1;
+            return;
+        }
+        receiver.received.push_back(datagram);
+        self.look(number);
+    }
+
+    /// ICMP tells a sender that nothing receives there. A socket without a peer is not told.
+    fn tell_unreachable(&mut self, sender: SocketAddr, to: SocketAddr) {
+        let Some(number) = self.bound.get(&sender).copied() else { return };
+        if let Ok(datagrams) = self.datagrams_mut(number)
+            && datagrams.peer == Some(to)
+        {
+            datagrams.error = Some(libc::ECONNREFUSED);
+            self.look(number);
+        }
+    }
+
+    /// Takes a datagram. What does not fit into `buffer` is lost.
+    pub(crate) fn receive_datagram(
+        &mut self,
+        number: u64,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, SocketAddr)> {
+        self.interrupt()?;
+        let datagrams = self.datagrams_mut(number)?;
+        if let Some(error) = datagrams.error.take() {
+            return Err(refused(error));
+        }
+        let taken = datagrams.received.pop_front();
+        let Datagram { bytes, from } = taken.ok_or(io::ErrorKind::WouldBlock)?;
+        let count = bytes.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&bytes[..count]);
+        Ok((count, from))
+    }
+}
