@@ -7,6 +7,7 @@ mod builds;
 mod card;
 mod conduct;
 mod confidence;
+mod crossover;
 mod failures;
 mod foreign;
 pub mod headline;
@@ -35,6 +36,8 @@ use crate::tell::replay::{self, Headroom};
 use alternatives::Advice;
 pub use card::Card;
 pub(super) use confidence::{disturbed_briefly, network_of};
+pub use crossover::Crossover;
+pub(in crate::tell) use crossover::crossovers;
 pub(crate) use failures::in_sessions;
 pub use refusal::{Doubt, Refusal};
 pub use sentence::{Question, Sentence};
@@ -76,17 +79,19 @@ pub struct Recommendation {
     pub headroom: Vec<Headroom>,
 }
 
-/// A change of the lead from one architecture to another as load grows.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Crossover {
-    /// The architecture that is better at the lower load.
-    pub from: String,
-    /// The architecture that is better at the higher load.
-    pub to: String,
-    /// The highest measured number of connections at which the first was better.
-    pub above: usize,
-    /// The lowest measured number at which the second was better.
-    pub below: usize,
+impl Recommendation {
+    /// The choice, then the loads without a conclusion, then all other sentences.
+    pub fn all_sentences(&self) -> impl Iterator<Item = &str> {
+        let (first, rest) = self.sentences.split_at(1.min(self.sentences.len()));
+        let unsaid = self.unsaid.iter().map(String::as_str);
+        first.iter().map(Deref::deref).chain(unsaid).chain(rest.iter().map(Deref::deref))
+    }
+
+    /// The sentences that answer a question.
+    pub fn answers(&self, question: Question) -> Vec<&str> {
+        let all = self.sentences.iter().filter(|sentence| sentence.answers == question);
+        all.map(Deref::deref).collect()
+    }
 }
 
 /// The recommendation from `summary`, which is of `experiment` and its `records`.
@@ -460,48 +465,4 @@ fn beside(summary: &Summary) -> Vec<String> {
         format!("{name} is a yardstick and no choice: only hand-written services run on it.")
     }));
     sentences
-}
-
-/// A subject that is certainly better at one load, and another at the next load at which some
-/// subjects can be told apart.
-pub(super) fn crossovers(summary: &Summary) -> Vec<Crossover> {
-    let mut verdicts: Vec<&Verdict> =
-        summary.verdicts.iter().filter(|verdict| verdict.tells_apart()).collect();
-    verdicts.sort_by_key(|verdict| verdict.concurrency);
-    let change = |pair: &[&Verdict]| {
-        let [lower, higher] = pair else { return None };
-        let (from, to) = (lower.standings.first()?, higher.standings.first()?);
-        let changes = !leads(higher, &from.subject) && !leads(lower, &to.subject);
-        changes.then(|| Crossover {
-            from: from.subject.clone(),
-            to: to.subject.clone(),
-            above: lower.concurrency,
-            below: higher.concurrency,
-        })
-    };
-    verdicts.windows(2).filter_map(change).collect()
-}
-
-impl Recommendation {
-    /// The choice, then the loads without a conclusion, then all other sentences.
-    pub fn all_sentences(&self) -> impl Iterator<Item = &str> {
-        let (first, rest) = self.sentences.split_at(1.min(self.sentences.len()));
-        let unsaid = self.unsaid.iter().map(String::as_str);
-        first.iter().map(Deref::deref).chain(unsaid).chain(rest.iter().map(Deref::deref))
-    }
-
-    /// The sentences that answer a question.
-    pub fn answers(&self, question: Question) -> Vec<&str> {
-        let all = self.sentences.iter().filter(|sentence| sentence.answers == question);
-        all.map(Deref::deref).collect()
-    }
-}
-
-impl Crossover {
-    /// The change of the lead, in words.
-    pub(super) fn tell(&self, summary: &Summary) -> String {
-        let Self { from, to, above, below } = self;
-        let (above, below) = (grouped(*above as f64), summary.at(*below));
-        format!("The lead passes from {from} to {to} between {above} and {below}.")
-    }
 }
