@@ -131,7 +131,7 @@ fn read(certificate: &Path, key: &Path) -> io::Result<ServerConfig> {
         error => at(certificate, &format!("{error}: give a certificate (PEM) and its key")),
     })?;
     config.alpn_protocols = vec![HTTP_1.to_vec()];
-    config.ticketer = ring::Ticketer::new().map_err(|error| error.to_string())?;
+    config.ticketer = ring::Ticketer::new().map_err(io::Error::other)?;
     Ok(config)
 }
 
