@@ -12,6 +12,6 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match text.parse::<Threshold>() {
         Ok(read) => assert_eq!(read.to_string().parse(), Ok(read)),
-        Err(problem) => assert!(!problem.contains(['\n', '\r'])),
+        Err(problem) => assert!(!problem.to_string().contains(['\n', '\r'])),
     }
 });

@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn quiet_is_not_budget() {
-        assert!(!is_near("quiet", "budget") && is_near("buget", "budget"));
+        assert!(!is_near("quiet", "budget") && is_near("budgat", "budget"));
     }
 
     #[test]
     fn an_error_of_serde_has_the_names() {
-        let error = "unknown field `windw`, expected one of `service`, `window`";
+        let error = "unknown field `windov`, expected one of `service`, `window`";
         assert_eq!(did_you_mean_by(error), "; did you mean window?");
-        assert_eq!(did_you_mean_by("invalid type: `windw`, expected `window`"), "");
+        assert_eq!(did_you_mean_by("invalid type: `windov`, expected `window`"), "");
     }
 }

@@ -273,14 +273,14 @@ fn what_cannot_work_is_one_line_before_anything_starts() {
         let said = said(&output);
         assert!(said.contains(message) && said.lines().count() == 1, "{said}");
     }
-    for (launcher, message) in [
-        ("false {host}", "is lost"),
-        ("sh -c 'echo no route >&2; exit 255' {host}", "no route"),
-        ("/nonexistent/launcher {host}", "no such program"),
+    for (launcher, message, code) in [
+        ("false {host}", "is lost", 1),
+        ("sh -c 'echo no route >&2; exit 255' {host}", "no route", 1),
+        ("/nonexistent/launcher {host}", "no such program", 2),
     ] {
         let mut command = lab.command(&TWO, &["http"]);
         let output = command.args(["--launcher", launcher]).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
         assert!(said(&output).contains(message), "{launcher}: {}", said(&output));
         assert!(said(&output).contains("host web-"), "{}", said(&output));
     }

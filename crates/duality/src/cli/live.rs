@@ -8,7 +8,7 @@ use std::process::Command;
 use duality_lab::live::Page;
 use duality_runtime::log;
 
-use super::{Blame, Failure, Party};
+use super::{Blame, Failure, Party, heading};
 
 #[derive(clap::Args, Clone, Copy, Default)]
 pub(super) struct LiveFlags {
@@ -16,12 +16,12 @@ pub(super) struct LiveFlags {
     ///
     /// The page's address is printed on standard error. The page works without scripts too
     /// (docs/live.md).
-    #[arg(long)]
+    #[arg(long, help_heading = heading::PAGE)]
     live: bool,
     /// Open the live page in a browser, or without --live the report of a comparison at its end
     ///
     /// $BROWSER names the browser. Without it, xdg-open chooses.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::PAGE)]
     pub(super) open: bool,
 }
 

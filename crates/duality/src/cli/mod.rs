@@ -375,7 +375,7 @@ mod tests {
             let words = words.split(' ');
             in_one_line(&Arguments::try_parse_from(words).err().expect("no such flag"))
         };
-        assert!(told("duality compare --buget=9s").contains("'--budget'"));
+        assert!(told("duality compare --budgat=9s").contains("'--budget'"));
         let quiet = told("duality compare --quiet");
         assert!(!quiet.contains("budget") && quiet.contains("2>/dev/null"), "{quiet}");
     }

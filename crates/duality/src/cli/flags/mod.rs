@@ -21,6 +21,7 @@ pub(super) mod heading {
     pub(in crate::cli) const CLIENTS: &str = "Clients";
     pub(in crate::cli) const HOSTS: &str = "Hosts";
     pub(in crate::cli) const MEASURING: &str = "Measuring";
+    pub(in crate::cli) const PAGE: &str = "A page in the browser";
     pub(in crate::cli) const REQUESTS: &str = "Requests of http";
     pub(in crate::cli) const SERVICE: &str = "Service";
     pub(in crate::cli) const SERVER: &str = "Server";
