@@ -235,7 +235,8 @@ impl List {
     fn put(&self, stream: TcpStream, active: Active) {
         let mut inner = self.lock();
         inner.streams.push_back((stream, active));
-        let summons = inner.idle.summon();
+        let length = inner.streams.len();
+        let summons = inner.idle.summon(length);
         drop(inner);
         summons.send(&self.changed);
     }
@@ -253,16 +254,15 @@ impl List {
         if inner.has_room(self.size) {
             self.call_acceptor(&mut inner);
         }
-        let summons = (!inner.streams.is_empty()).then(|| inner.idle.summon());
+        let left = inner.streams.len();
+        let summons = inner.idle.summon(left);
         drop(inner);
-        if let Some(summons) = summons {
-            summons.send(&self.changed);
-        }
+        summons.send(&self.changed);
         next
     }
 
     fn call_acceptor(&self, inner: &mut Inner) {
-        inner.acceptor.summon().send(&self.left);
+        inner.acceptor.summon(1).send(&self.left);
     }
 
     fn close(&self) {

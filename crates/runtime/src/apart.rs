@@ -15,8 +15,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// If there is no room for a process or a pipe. If the child ends without a result.
 pub fn run(body: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>> {
     let (mut reader, mut writer) = pipe()?;
-    // SAFETY: the child calls `body` and leaves by `_exit`. The caller has promised, by the text
-    // above, that `body` needs no lock of other threads.
+    // SAFETY: the child has a copy of all memory, and this thread alone, which leaves by `_exit`. A
+    // lock of another thread stays locked there: the child waits, and touches nothing beneath it.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {

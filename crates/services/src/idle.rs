@@ -74,8 +74,8 @@ impl<T: Send + 'static> Idle<T> {
         let mut waiting = self.waiting();
         let now = time::now();
         let waited = |since: Instant| now.saturating_duration_since(since);
-        let kept = waiting.things.partition_point(|(_, since)| waited(*since) > longest);
-        let old = waiting.things.drain(..kept).collect();
+        let count = waiting.things.partition_point(|(_, since)| waited(*since) > longest);
+        let old = waiting.things.drain(..count).collect();
         let next = waiting.things.first();
         // Something may wait for exactly the longest time, and be used until it is over.
         let pause = next

@@ -24,10 +24,10 @@ impl Waiters {
         self.waiting
     }
 
-    /// Summons a thread, if one waits and none is on its way. Call this when work was added, and
-    /// when some is left after a thread took its share.
-    pub(crate) fn summon(&mut self) -> Summons {
-        let is_needed = self.waiting > 0 && !self.one_comes;
+    /// Summons a thread for so much work, if one waits and none is on its way. Call this when work
+    /// was added, and when a thread has taken its share.
+    pub(crate) fn summon(&mut self, work: usize) -> Summons {
+        let is_needed = work > 0 && self.waiting > 0 && !self.one_comes;
         self.one_comes |= is_needed;
         Summons { is_needed }
     }
@@ -121,7 +121,7 @@ mod tests {
             match choice % 4 {
                 0 => {
                     self.events += 1;
-                    if self.waiters.summon().is_needed {
+                    if self.waiters.summon(self.events).is_needed {
                         self.notifications.push_back(());
                     }
                 }
@@ -155,7 +155,7 @@ mod tests {
             match self.events.checked_sub(1) {
                 Some(rest) => {
                     self.events = rest;
-                    if rest > 0 && self.waiters.summon().is_needed {
+                    if self.waiters.summon(rest).is_needed {
                         self.notifications.push_back(());
                     }
                 }
@@ -199,13 +199,14 @@ mod tests {
     #[test]
     fn one_thread_is_summoned_at_a_time() {
         let mut waiters = Waiters::default();
-        assert!(!waiters.summon().is_needed);
+        assert!(!waiters.summon(1).is_needed);
         waiters.enter();
         waiters.enter();
-        assert!(waiters.summon().is_needed);
-        assert!(!waiters.summon().is_needed);
+        assert!(!waiters.summon(0).is_needed);
+        assert!(waiters.summon(1).is_needed);
+        assert!(!waiters.summon(1).is_needed);
         waiters.leave();
-        assert!(waiters.summon().is_needed);
+        assert!(waiters.summon(1).is_needed);
         assert_eq!(waiters.count(), 1);
     }
 }

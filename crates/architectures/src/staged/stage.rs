@@ -69,9 +69,10 @@ impl Stage {
     pub(super) fn put(&self, event: Block) {
         let mut queue = self.lock();
         queue.events.push_back(event);
-        self.gauges.set_length(queue.events.len());
-        self.gate.grown(queue.events.len());
-        let summons = queue.idle.summon();
+        let length = queue.events.len();
+        self.gauges.set_length(length);
+        self.gate.grown(length);
+        let summons = queue.idle.summon(length);
         drop(queue);
         summons.send(&self.changed);
     }
@@ -159,11 +160,9 @@ impl Stage {
         self.gate.shrunk(before, before - count);
         self.gauges.set_length(before - count);
         self.gauges.add_executed(count);
-        let summons = (!queue.events.is_empty()).then(|| queue.idle.summon());
+        let summons = queue.idle.summon(before - count);
         drop(queue);
-        if let Some(summons) = summons {
-            summons.send(&self.changed);
-        }
+        summons.send(&self.changed);
         true
     }
 

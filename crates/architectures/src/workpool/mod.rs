@@ -190,7 +190,8 @@ impl Queue {
         inner.order.put(block);
         inner.length += 1;
         self.gauges.set_length(inner.length);
-        let summons = inner.idle.summon();
+        let length = inner.length;
+        let summons = inner.idle.summon(length);
         drop(inner);
         summons.send(&self.changed);
     }
@@ -227,11 +228,10 @@ impl Queue {
             self.gauges.set_length(inner.length);
             self.gauges.add_executed(1);
         }
-        let summons = (inner.length > 0).then(|| inner.idle.summon());
+        let left = inner.length;
+        let summons = inner.idle.summon(left);
         drop(inner);
-        if let Some(summons) = summons {
-            summons.send(&self.changed);
-        }
+        summons.send(&self.changed);
         next
     }
 

@@ -15,7 +15,7 @@ use duality_lab::tell::data;
 use duality_lab::tell::render::html::html;
 use duality_lab::tell::render::text::{WIDE, text};
 use duality_lab::tell::report::markdown::{self, Table};
-use duality_lab::tell::share::{Card, Share};
+use duality_lab::tell::share::{CardFile, Share};
 use duality_runtime::log;
 use serde_json::json;
 
@@ -78,7 +78,7 @@ pub(super) struct Arguments {
     /// Write the answer on a card, too: .md to paste into a pull request, .svg, or .png (needs
     /// Chromium)
     #[arg(long, value_name = "FILE")]
-    card: Option<Card>,
+    card: Option<CardFile>,
     /// Exit with code 1 when the second run, or a build, is worse by more than this, in percent
     /// [default: 5]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = flags::percent, value_name = "PERCENT")]

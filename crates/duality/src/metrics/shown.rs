@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use duality_lab::live::{Bar, Cell, Figure, Row, Spark, State, Table};
+use duality_lab::live::{Bar, Cell, Figure, Rates, Row, State, Table};
 use duality_load::duration_text;
 use duality_runtime::visibility::{self, Latencies, QueueReport, Totals};
 use duality_runtime::{drain, handler};
@@ -12,9 +12,6 @@ use crate::watch::Subject;
 
 /// The interval between two looks at the counters.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// The looks that are shown over time, at most.
-const MOST_RATES: usize = 240;
 
 /// The counters of a server at one moment.
 struct Look {
@@ -49,7 +46,7 @@ pub(super) struct Shown {
 #[derive(Default)]
 struct Past {
     last: Option<Look>,
-    rates: Vec<f64>,
+    rates: Rates,
     state: State,
     /// The state as JSON, and its number.
     json: (u64, Arc<str>),
@@ -83,9 +80,6 @@ impl Past {
     fn renew(&mut self, subject: &Subject, now: Look) {
         let before = self.last.as_ref();
         if let Some(before) = before {
-            if self.rates.len() == MOST_RATES {
-                self.rates.remove(0);
-            }
             self.rates.push(rate(&now, before));
         }
         self.state = state(subject, &now, before, &self.rates);
@@ -101,7 +95,7 @@ fn rate(now: &Look, before: &Look) -> f64 {
 }
 
 /// The page at a look. Rates and latencies are those since the look before.
-fn state(subject: &Subject, now: &Look, before: Option<&Look>, rates: &[f64]) -> State {
+fn state(subject: &Subject, now: &Look, before: Option<&Look>, rates: &Rates) -> State {
     let Subject { service, architecture } = subject;
     let buckets = since(&now.latencies, before.map(|before| &before.latencies));
     let percentile = |share| longest_of(&buckets, share).map_or("–".to_owned(), duration_text);
@@ -123,7 +117,7 @@ fn state(subject: &Subject, now: &Look, before: Option<&Look>, rates: &[f64]) ->
             Figure::new("requests failed", requests_failed.to_string()),
             Figure::new("connections failed", now.errors.to_string()),
         ],
-        spark: Spark::of("requests/s", rates, |rate| format!("{rate:.0}")),
+        spark: rates.spark(),
         tables: [histogram(&buckets), queues(&now.queues)].into_iter().flatten().collect(),
         ..State::default()
     }
@@ -154,21 +148,13 @@ fn longest_of(buckets: &[(f64, u64)], share: f64) -> Option<f64> {
 fn histogram(buckets: &[(f64, u64)]) -> Option<Table> {
     let first = buckets.iter().position(|(_, count)| *count > 0)?;
     let last = buckets.iter().rposition(|(_, count)| *count > 0)?;
-    let most = buckets.iter().map(|(_, count)| *count).max()? as f64;
-    let row = |(bound, count): &(f64, u64)| Row {
-        name: if bound.is_finite() { duration_text(1e6 * bound) } else { "longer".to_owned() },
-        cells: vec![Cell {
-            text: count.to_string(),
-            tone: "wide",
-            bar: Some(Bar::of(*count as f64 / most)),
-        }],
+    let name = |bound: f64| match bound.is_finite() {
+        true => duration_text(1e6 * bound),
+        false => "longer".to_owned(),
     };
-    Some(Table {
-        title: "Requests since the last look, by time in the server".to_owned(),
-        columns: ["up to", "requests"].map(str::to_owned).to_vec(),
-        rows: buckets[first..=last].iter().map(row).collect(),
-        ..Table::default()
-    })
+    let rows = buckets[first..=last].iter().map(|(bound, count)| (name(*bound), *count));
+    let title = "Requests since the last look, by time in the server";
+    Table::histogram(title, "requests", &rows.collect::<Vec<_>>())
 }
 
 /// The queues of an architecture that has queues: those of stages, and of pools.
@@ -246,7 +232,7 @@ mod tests {
         };
         let now = Look { drains: true, queues: vec![queue], ..look(Instant::now(), [0; 3]) };
         let subject = Subject { service: "http".into(), architecture: "staged" };
-        let state = state(&subject, &now, None, &[]);
+        let state = state(&subject, &now, None, &Rates::default());
         assert!(state.now.contains("drains"), "{}", state.now);
         let row = &state.tables[0].rows[0];
         assert_eq!((row.name.as_str(), row.cells[0].bar.unwrap().to), ("respond", 0.5));

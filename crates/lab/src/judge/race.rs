@@ -118,7 +118,7 @@ pub struct Out {
 
 /// How a contender stands at a look. What is said of all looks together is true.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing {
+pub struct Distance {
     /// The share by which the contender is worse than the best: 0.5 is 50 %. 0 for the best.
     pub behind: f64,
     /// The ends of its interval.
@@ -127,7 +127,7 @@ pub struct Standing {
     pub high: f64,
 }
 
-impl Standing {
+impl Distance {
     const BEST: Self = Self { behind: 0.0, low: 0.0, high: 0.0 };
 
     fn of(gap: &Gap) -> Self {
@@ -151,7 +151,7 @@ pub struct Race {
     looks: usize,
     out: Vec<Option<Out>>,
     /// The standings at the last look. `None` for what is out, and for what cannot be compared.
-    standings: Vec<Option<Standing>>,
+    standings: Vec<Option<Distance>>,
     best: Option<usize>,
     critical: Option<f64>,
     spread: Option<f64>,
@@ -194,7 +194,7 @@ impl Race {
         self.best = best;
         self.standings.fill(None);
         let Some(best) = best else { return };
-        self.standings[best] = Some(Standing::BEST);
+        self.standings[best] = Some(Distance::BEST);
         // What is out is worse for sure, so the range is that of the others (a step-down test).
         let racing = self.out.iter().filter(|out| out.is_none()).count();
         let least = if sessions < 2 { OF_A_PROCESS.ln_1p() } else { 0.0 };
@@ -204,7 +204,7 @@ impl Race {
                 continue;
             }
             let gap = compared.gap(place, best, racing, alpha);
-            self.standings[place] = Some(Standing::of(&gap));
+            self.standings[place] = Some(Distance::of(&gap));
             let low = gap.behind - gap.critical;
             if gap.is_worse && low > least && !stays(place) {
                 let (behind, low) = (gap.behind.exp_m1(), low.exp_m1());
@@ -233,7 +233,7 @@ impl Race {
     }
 
     /// How each subject stands at the last look.
-    pub fn standings(&self) -> &[Option<Standing>] {
+    pub fn standings(&self) -> &[Option<Distance>] {
         &self.standings
     }
 
@@ -305,7 +305,7 @@ pub struct Lane {
     /// The subjects that are out, with when and why.
     pub out: Vec<(String, Out)>,
     /// The contenders, with how they stand at the last look.
-    pub standings: Vec<(String, Standing)>,
+    pub standings: Vec<(String, Distance)>,
     /// The number of blocks that count.
     pub blocks: usize,
     /// The number of sessions that count. One that has just begun does not.
@@ -378,7 +378,7 @@ pub fn lane(question: Question<'_>, concurrency: usize) -> Lane {
         out.filter_map(|(name, out)| Some(((*name).to_owned(), (*out)?))).collect();
     let standings = subjects.iter().zip(race.standings());
     let standings = standings.filter_map(|(name, own)| Some(((*name).to_owned(), (*own)?)));
-    let standings: Vec<(String, Standing)> = standings.collect();
+    let standings: Vec<(String, Distance)> = standings.collect();
     let rests = race.goes_on(sessions);
     let rests: BTreeSet<&str> =
         subjects.iter().zip(rests).filter(|(_, goes_on)| !goes_on).map(|(name, _)| *name).collect();
@@ -473,7 +473,7 @@ mod tests {
         let sure = Sure { effects: &[0.0, 0.1, 2.0], critical: 0.2 };
         race.look(&sure, 3, 2, &|_| false);
         let [Some(best), Some(second), None] = race.standings() else { panic!("{race:?}") };
-        assert_eq!(*best, Standing::BEST);
+        assert_eq!(*best, Distance::BEST);
         assert!(second.low < 0.0 && second.low < second.behind && second.behind < second.high);
         assert!((second.high - 0.3_f64.exp_m1()).abs() < 1e-12, "{second:?}");
     }

@@ -26,7 +26,7 @@ use std::{fs, io, thread};
 use minijinja::context;
 
 use self::server::{Answer, Reply, Request, Site};
-pub use self::state::{Bar, Cell, Figure, Row, Spark, State, Table};
+pub use self::state::{Bar, Cell, Figure, Rates, Row, Spark, State, Table};
 use crate::page;
 
 /// How long a page that is watched stays after the end, at most. So a browser has the last state,

@@ -1,6 +1,11 @@
 //! What a live page shows: plain data, which a template and a script draw alike.
 
+use std::collections::VecDeque;
+
 use serde::Serialize;
+
+/// The values of a figure that are shown over time, at most.
+const MOST_VALUES: usize = 240;
 
 /// The content of a live page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -111,13 +116,47 @@ impl Bar {
     }
 }
 
-impl Spark {
-    /// The values of the last times, the oldest first.
-    pub fn of(title: &str, values: &[f64], shown: impl Fn(f64) -> String) -> Option<Self> {
-        let most = values.iter().copied().fold(0.0, f64::max);
-        (values.len() > 1 && most > 0.0).then(|| Self {
-            title: format!("{title}, at most {}", shown(most)),
-            points: values.iter().map(|value| value / most).collect(),
+/// Requests a second over time, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Rates(VecDeque<f64>);
+
+impl Rates {
+    /// Adds the rate of now.
+    pub fn push(&mut self, rate: f64) {
+        if self.0.len() == MOST_VALUES {
+            self.0.pop_front();
+        }
+        self.0.push_back(rate);
+    }
+
+    /// The rates as a figure over time. `None` if there are fewer than two.
+    pub fn spark(&self) -> Option<Spark> {
+        let most = self.0.iter().copied().fold(0.0, f64::max);
+        (self.0.len() > 1 && most > 0.0).then(|| Spark {
+            title: format!("requests/s, at most {most:.0}"),
+            points: self.0.iter().map(|value| value / most).collect(),
+        })
+    }
+}
+
+impl Table {
+    /// A histogram: the longest time of each row in words, and the number of what took so long.
+    /// `None` if nothing did.
+    pub fn histogram(title: &str, what: &str, rows: &[(String, u64)]) -> Option<Self> {
+        let most = rows.iter().map(|(_, count)| *count).max().filter(|most| *most > 0)?;
+        let row = |(up_to, count): &(String, u64)| Row {
+            name: up_to.clone(),
+            cells: vec![Cell {
+                text: count.to_string(),
+                tone: "wide",
+                bar: Some(Bar::of(*count as f64 / most as f64)),
+            }],
+        };
+        Some(Self {
+            title: title.to_owned(),
+            columns: ["up to", what].map(str::to_owned).to_vec(),
+            rows: rows.iter().map(row).collect(),
+            ..Self::default()
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::format::how_many;
-use crate::judge::race::{Lane, Standing};
+use crate::judge::race::{Distance, Lane};
 use crate::live::{Bar, Cell, Figure, Row, State, Table};
 use crate::measure::experiment::Experiment;
 
@@ -86,8 +86,8 @@ fn cell(so_far: &SoFar<'_>, name: &str, load: usize) -> Cell {
     }
 }
 
-fn contender(standing: &Standing) -> Cell {
-    let Standing { behind, low, high } = *standing;
+fn contender(standing: &Distance) -> Cell {
+    let Distance { behind, low, high } = *standing;
     if (behind, low, high) == (0.0, 0.0, 0.0) {
         return Cell { tone: "best", ..Cell::plain("best") };
     }
@@ -111,7 +111,7 @@ mod tests {
     fn lane(standings: &[(&str, f64, f64)], out: &[(&str, f64)]) -> Lane {
         let standing = |(name, behind, radius): &(&str, f64, f64)| {
             let [low, high] = [behind - radius, behind + radius];
-            ((*name).to_owned(), Standing { behind: *behind, low, high })
+            ((*name).to_owned(), Distance { behind: *behind, low, high })
         };
         let left = |(name, behind): &(&str, f64)| {
             let out = Out { blocks: 3, sessions: 1, behind: *behind, low: behind / 2.0 };

@@ -9,7 +9,7 @@ use crate::fixtures;
 use duality_lab::record::{Heading, Outcome, Record, Records, results};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::{self, RawLines};
-use duality_lab::tell::share::{Card, Share};
+use duality_lab::tell::share::{CardFile, Share};
 use duality_load::{Fate, Spans, Warning, WarningKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -154,7 +154,7 @@ fn a_card_is_a_picture_without_collisions_and_a_png_of_it() {
         let share = Share::of(&answer, &results).unwrap();
         let write = |name: &str| {
             let path = directory.path().join(name);
-            let card: Card = path.to_str().unwrap().parse().unwrap();
+            let card: CardFile = path.to_str().unwrap().parse().unwrap();
             card.write(&share).map(|()| path)
         };
         let drawn = write("card.svg").unwrap();

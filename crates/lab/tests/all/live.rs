@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
-use duality_lab::live::{Bar, Cell, Page, Row, Spark, State, Table};
+use duality_lab::live::{Bar, Cell, Page, Rates, Row, State, Table};
 use tempfile::TempDir;
 
 use crate::chromium::Page as Browser;
@@ -33,10 +33,12 @@ fn state(radius: Option<f64>) -> State {
             ..Cell::default()
         },
     };
+    let mut rates = Rates::default();
+    [1.0, 2.0, 4.0].into_iter().for_each(|rate| rates.push(rate));
     State {
         title: "http: <two> architectures".to_owned(),
         now: "block 3 at 10 connections".to_owned(),
-        spark: Spark::of("requests/s", &[1.0, 2.0, 4.0], |rate| rate.to_string()),
+        spark: rates.spark(),
         tables: vec![Table {
             title: "The map so far".to_owned(),
             caption: "Percent worse than the best.".to_owned(),

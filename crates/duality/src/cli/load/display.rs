@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
-use duality_lab::live::Page;
+use duality_lab::live::{Page, Rates};
 use duality_load::{
     Observer, Options, Probe, Report, Snapshot, Stop, duration_text, histogram_rows,
 };
@@ -52,8 +52,7 @@ pub(super) struct Display {
 struct Live {
     page: Page,
     target: String,
-    /// Requests a second over time, the oldest first.
-    rates: Vec<f64>,
+    rates: Rates,
     published: Option<Instant>,
 }
 
@@ -67,7 +66,7 @@ impl Display {
         });
         let (recent, stop) = (VecDeque::new(), options.stop);
         let target = options.target.to_string();
-        let live = page.map(|page| Live { page, target, rates: Vec::new(), published: None });
+        let live = page.map(|page| Live { page, target, rates: Rates::default(), published: None });
         Self { style, verbose, stop, recent, shown: None, lines: 0, probes: 0, live }
     }
 
@@ -155,9 +154,6 @@ impl Live {
         }
         self.published = Some(now);
         let rate = rate(recent);
-        if self.rates.len() == shown::MOST_RATES {
-            self.rates.remove(0);
-        }
         self.rates.push(rate);
         self.page.publish(shown::state(&shown::Now {
             target: &self.target,

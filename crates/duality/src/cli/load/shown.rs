@@ -1,11 +1,8 @@
 //! What the live page of a load shows, as a function of what is known.
 
-use duality_lab::live::{Bar, Cell, Figure, Row, Spark, State, Table};
+use duality_lab::live::{Figure, Rates, State, Table};
 use duality_load::{Report, duration_text, histogram_bars};
 use hdrhistogram::Histogram;
-
-/// The rates that are shown over time, at most.
-pub(super) const MOST_RATES: usize = 240;
 
 /// What is known of a load that runs.
 pub(super) struct Now<'a> {
@@ -16,8 +13,7 @@ pub(super) struct Now<'a> {
     pub(super) failed: u64,
     /// Nanoseconds, of the last seconds.
     pub(super) latencies: &'a Histogram<u64>,
-    /// Requests a second over time.
-    pub(super) rates: &'a [f64],
+    pub(super) rates: &'a Rates,
 }
 
 /// The page of a load that runs.
@@ -36,14 +32,14 @@ pub(super) fn state(now: &Now<'_>) -> State {
         title: format!("load {}", now.target),
         now: now.line.to_owned(),
         figures,
-        spark: Spark::of("requests/s", now.rates, |rate| format!("{rate:.0}")),
+        spark: now.rates.spark(),
         tables: histogram("The last seconds, by latency", now.latencies).into_iter().collect(),
         ..State::default()
     }
 }
 
 /// The page of a load that has ended.
-pub(super) fn ended(report: &Report, rates: &[f64]) -> State {
+pub(super) fn ended(report: &Report, rates: &Rates) -> State {
     let latency = &report.latency_us;
     let duration = |name: &str, value| Figure::new(name, duration_text(value));
     let failed: u64 = report.errors.values().sum();
@@ -61,7 +57,7 @@ pub(super) fn ended(report: &Report, rates: &[f64]) -> State {
         title: format!("load {}", report.target),
         now: "The figures are those of the whole window.".to_owned(),
         figures,
-        spark: Spark::of("requests/s", rates, |rate| format!("{rate:.0}")),
+        spark: rates.spark(),
         tables: table.into_iter().collect(),
         ..State::default()
     }
@@ -69,22 +65,10 @@ pub(super) fn ended(report: &Report, rates: &[f64]) -> State {
 
 /// A histogram as a table. `None` without latencies.
 fn histogram(title: &str, latencies: &Histogram<u64>) -> Option<Table> {
-    let bars = histogram_bars(latencies);
-    let most = bars.iter().map(|bar| bar.count).max()?.max(1) as f64;
-    let rows = bars.iter().map(|bar| Row {
-        name: duration_text(bar.up_to_us),
-        cells: vec![Cell {
-            text: bar.count.to_string(),
-            tone: "wide",
-            bar: Some(Bar::of(bar.count as f64 / most)),
-        }],
-    });
-    Some(Table {
-        title: title.to_owned(),
-        columns: ["up to", "replies"].map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-        ..Table::default()
-    })
+    let bars = histogram_bars(latencies).into_iter();
+    let rows: Vec<(String, u64)> =
+        bars.map(|bar| (duration_text(bar.up_to_us), bar.count)).collect();
+    Table::histogram(title, "replies", &rows)
 }
 
 #[cfg(test)]
@@ -94,6 +78,8 @@ mod tests {
     #[test]
     fn a_load_has_figures_and_a_histogram_once_it_has_latencies() {
         let mut latencies = Histogram::new(3).unwrap();
+        let mut rates = Rates::default();
+        [5.0, 10.0].into_iter().for_each(|rate| rates.push(rate));
         let state_of = |latencies: &Histogram<u64>| {
             state(&Now {
                 target: "echo://a",
@@ -101,7 +87,7 @@ mod tests {
                 rate: 5.0,
                 failed: 1,
                 latencies,
-                rates: &[5.0, 10.0],
+                rates: &rates,
             })
         };
         let empty = state_of(&latencies);

@@ -328,7 +328,7 @@ impl<'a> Count<'a> {
         if evidence.dropped > evidence.blocks {
             return Some(Cause::Disturbed);
         }
-        // The range of a race holds with few blocks, too: tests/race.rs counts how often.
+        // The range of a race holds with few blocks, too: tests/all/race.rs counts how often.
         let has_few = evidence.blocks < needed && !self.question.heading.design.race;
         if has_few || evidence.sessions < FEWEST_SESSIONS {
             return Some(Cause::FewBlocks { needed });

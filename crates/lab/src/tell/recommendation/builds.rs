@@ -11,17 +11,17 @@ use crate::tell::phrases::Phrase;
 
 use super::alternatives::{Difference, by};
 use super::headline::{cannot_tell_yet, fitting, short};
-use super::{Question, Recommendation, Sentence, confidence, failures, faults, refusal, withheld};
+use super::{Recommendation, Section, Sentence, confidence, failures, faults, refusal, withheld};
 
 /// What changed from one build to another. No build is recommended.
 pub(super) fn recommendation(summary: &Summary) -> Recommendation {
     let refused = refusal::refused(summary);
     let doubts = refusal::doubts(summary);
     let builds = changes(summary);
-    let mut told: Vec<Sentence> = Question::Sure.answered(sentences(summary, &builds)).collect();
+    let mut told: Vec<Sentence> = Section::Sure.answered(sentences(summary, &builds)).collect();
     let refusals = refusal::sentences(summary, &refused, &doubts);
-    told.extend(Question::Excluded.answered(refusals));
-    told.extend(Question::Excluded.answered(faults(summary)));
+    told.extend(Section::Excluded.answered(refusals));
+    told.extend(Section::Excluded.answered(faults(summary)));
     Recommendation {
         headline: cannot_tell_yet(summary).unwrap_or_else(|| headline(summary, &builds)),
         alarms: failures::sentences(summary),

@@ -40,7 +40,7 @@ pub use crossover::Crossover;
 pub(in crate::tell) use crossover::crossovers;
 pub(crate) use failures::in_sessions;
 pub use refusal::{Doubt, Refusal};
-pub use sentence::{Question, Sentence};
+pub use sentence::{Section, Sentence};
 use silence::withheld;
 
 /// The recommendation, in words and as data.
@@ -88,7 +88,7 @@ impl Recommendation {
     }
 
     /// The sentences that answer a question.
-    pub fn answers(&self, question: Question) -> Vec<&str> {
+    pub fn answers(&self, question: Section) -> Vec<&str> {
         let all = self.sentences.iter().filter(|sentence| sentence.answers == question);
         all.map(Deref::deref).collect()
     }
@@ -106,7 +106,7 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     let crossovers = crossovers(summary);
     // The answer about the subject that runs today comes first.
     let today = alternatives::sentences(summary, chosen.as_deref());
-    let mut sentences: Vec<Sentence> = Question::Sure.answered(today).collect();
+    let mut sentences: Vec<Sentence> = Section::Sure.answered(today).collect();
     let chosen = match alternatives::advice(summary, chosen.as_deref()) {
         Advice::Best => {
             sentences.extend(match &chosen {
@@ -130,27 +130,27 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     for told in &alarms {
         sentences[0].text += &format!(" {told}");
     }
-    sentences.extend(Question::Costs.answered(of_others));
-    sentences.extend(Question::Sure.answered(sets::excluded(summary)));
-    sentences.extend(Question::Sure.answered(confidence::sentences(summary)));
+    sentences.extend(Section::Costs.answered(of_others));
+    sentences.extend(Section::Sure.answered(sets::excluded(summary)));
+    sentences.extend(Section::Sure.answered(confidence::sentences(summary)));
     if let Some(chosen) = &chosen {
         if let Some((concurrency, next)) = runner_up(summary, chosen) {
             let reasons = model::reasons(heading, &records.cells, concurrency, [chosen, next]);
-            sentences.extend(Question::Why.answered(reasons));
+            sentences.extend(Section::Why.answered(reasons));
         }
         let changes = crossovers.iter().map(|crossover| crossover.tell(summary));
-        sentences.extend(Question::Why.answered(changes));
+        sentences.extend(Section::Why.answered(changes));
     }
     let refusals = refusal::sentences(summary, &refused, &doubts);
-    sentences.extend(Question::Excluded.answered(refusals));
-    sentences.extend(Question::Excluded.answered(faults(summary)));
-    sentences.extend(Question::Excluded.answered(beside(summary)));
-    sentences.extend(Question::Measured.answered(foreign::sentences(&heading.design)));
+    sentences.extend(Section::Excluded.answered(refusals));
+    sentences.extend(Section::Excluded.answered(faults(summary)));
+    sentences.extend(Section::Excluded.answered(beside(summary)));
+    sentences.extend(Section::Measured.answered(foreign::sentences(&heading.design)));
     let headroom = replay::headroom(heading, summary);
     // The most important sentence comes first.
     let any_will_do = replay::first_sentence(heading, &headroom);
     alarms.splice(0..0, any_will_do.clone());
-    sentences.splice(0..0, Question::Sure.answered(any_will_do));
+    sentences.splice(0..0, Section::Sure.answered(any_will_do));
     Recommendation {
         unsaid: silence::without_verdict(summary, chosen.is_some()),
         card: Card::of(summary, chosen.as_deref(), &crossovers),
@@ -217,7 +217,7 @@ fn without_choice(summary: &Summary) -> Vec<Sentence> {
     let set = sets::headline(summary);
     let quicker = set.iter().flat_map(|_| quicker::sentences(summary, None)).collect::<Vec<_>>();
     let first = set.unwrap_or_else(|| silence::nothing(summary));
-    Question::Sure.answered([first]).chain(Question::Costs.answered(quicker)).collect()
+    Section::Sure.answered([first]).chain(Section::Costs.answered(quicker)).collect()
 }
 
 /// The choice: its loads, its lead, its costs, and the loads at which others are better.
@@ -231,15 +231,15 @@ fn choice(summary: &Summary, chosen: &str) -> Vec<Sentence> {
     let won: Vec<&Verdict> =
         precise.iter().copied().filter(|verdict| leads(verdict, chosen)).collect();
     let first = headline(summary, chosen, &won, precise.len());
-    let mut sentences: Vec<Sentence> = Question::Sure.answered([first]).collect();
-    sentences.extend(Question::Costs.answered(quicker::sentences(summary, Some(chosen))));
+    let mut sentences: Vec<Sentence> = Section::Sure.answered([first]).collect();
+    sentences.extend(Section::Costs.answered(quicker::sentences(summary, Some(chosen))));
     if let Some(largest) = won.iter().rfind(|verdict| verdict.can_recommend()) {
-        sentences.extend(Question::Sure.answered(margin(largest, chosen)));
+        sentences.extend(Section::Sure.answered(margin(largest, chosen)));
         let costs = cost(summary, "There", largest.concurrency, chosen);
-        sentences.extend(Question::Sure.answered(costs));
+        sentences.extend(Section::Sure.answered(costs));
     }
-    sentences.extend(Question::Costs.answered(idle_ones(summary, chosen)));
-    sentences.extend(Question::Sure.answered(lost(summary, chosen)));
+    sentences.extend(Section::Costs.answered(idle_ones(summary, chosen)));
+    sentences.extend(Section::Sure.answered(lost(summary, chosen)));
     sentences
 }
 

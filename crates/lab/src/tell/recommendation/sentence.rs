@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// What a reader asks after the headline. The page has a section for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum Section {
     /// What is the choice, and how sure is it?
     Sure,
     /// Why is it so?
@@ -28,10 +28,10 @@ pub struct Sentence {
     pub(super) text: String,
     /// What the sentence answers.
     #[serde(skip)]
-    pub answers: Question,
+    pub answers: Section,
 }
 
-impl Question {
+impl Section {
     /// Sentences that answer the question.
     pub(super) fn answered(
         self,

@@ -21,7 +21,7 @@ use crate::page::{page, script_data, write_whole};
 use crate::record::{Heading, Machine};
 use crate::tell::answer::Answer;
 use crate::tell::map::Map;
-use crate::tell::recommendation::{Question, disturbed_briefly};
+use crate::tell::recommendation::{Section, disturbed_briefly};
 use crate::tell::replay;
 
 pub use raw::RawLines;
@@ -83,11 +83,11 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
             crossings => said.crossovers.iter().map(|one| one.tell(summary)).collect::<Vec<_>>(),
             noted => disturbed_briefly(summary),
             unsaid => said.unsaid,
-            sure => said.answers(Question::Sure),
-            why => said.answers(Question::Why),
-            costs => said.answers(Question::Costs),
-            measured => said.answers(Question::Measured),
-            excluded => said.answers(Question::Excluded),
+            sure => said.answers(Section::Sure),
+            why => said.answers(Section::Why),
+            costs => said.answers(Section::Costs),
+            measured => said.answers(Section::Measured),
+            excluded => said.answers(Section::Excluded),
             card => said.card.as_ref().map(|card| {
                 context! { subject => card.subject, costs => card.costs, changes => card.changes }
             }),

@@ -38,7 +38,7 @@ pub struct Share {
 
 /// The file of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
+pub struct CardFile {
     path: PathBuf,
     form: Form,
 }
@@ -51,7 +51,7 @@ enum Form {
     Png,
 }
 
-impl FromStr for Card {
+impl FromStr for CardFile {
     type Err = String;
 
     fn from_str(path: &str) -> Result<Self, String> {
@@ -66,7 +66,7 @@ impl FromStr for Card {
     }
 }
 
-impl Card {
+impl CardFile {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_ending_is_the_form() {
-        let form = |path: &str| path.parse::<Card>().map(|card| card.form);
+        let form = |path: &str| path.parse::<CardFile>().map(|card| card.form);
         assert_eq!(form("card.md"), Ok(Form::Markdown));
         assert_eq!(form("a.b/card.svg"), Ok(Form::Svg));
         assert_eq!(form("card.png"), Ok(Form::Png));
