@@ -184,8 +184,10 @@ fn dump(server: &ServerProcess, file: &Path) -> String {
     let before = fs::read_to_string(file).unwrap().len();
     server.signal(Signal::USR1);
     eventually("a dump", || {
-        let dump = fs::read_to_string(file).unwrap().split_off(before);
-        dump.ends_with("duality: end of the dump\n").then_some(dump)
+        // An earlier dump may still end here.
+        let text = fs::read_to_string(file).unwrap().split_off(before);
+        let dump = &text[text.find("duality: dump of process ")?..];
+        dump.ends_with("duality: end of the dump\n").then(|| dump.to_owned())
     })
 }
 

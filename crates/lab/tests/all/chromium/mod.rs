@@ -18,6 +18,7 @@ pub(crate) struct Page {
     replies: BufReader<ChildStdout>,
     session: Option<String>,
     count: u64,
+    loads: u64,
 }
 
 impl Page {
@@ -42,7 +43,7 @@ impl Page {
             .unwrap();
         let requests = chromium.stdin.take().unwrap();
         let replies = BufReader::new(chromium.stdout.take().unwrap());
-        let mut page = Self { chromium, requests, replies, session: None, count: 0 };
+        let mut page = Self { chromium, requests, replies, session: None, count: 0, loads: 0 };
         let target = page.ask("Target.createTarget", &json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
         let session = page.ask("Target.attachToTarget", &attach);
@@ -56,8 +57,24 @@ impl Page {
 
     /// Loads an address, and waits until the page is loaded.
     pub(crate) fn go(&mut self, address: &str) {
+        let loads = self.loads;
         self.ask("Page.navigate", &json!({"url": address}));
-        while self.read()["method"] != "Page.loadEventFired" {}
+        self.wait_for_load(loads);
+    }
+
+    /// Clicks a link, and waits until the page that it leads to is loaded.
+    ///
+    /// An expression that is awaited while the page goes fails.
+    pub(crate) fn follow(&mut self, selector: &str) {
+        let loads = self.loads;
+        self.value(&format!("document.querySelector('{selector}').click()"));
+        self.wait_for_load(loads);
+    }
+
+    fn wait_for_load(&mut self, before: u64) {
+        while self.loads == before {
+            self.read();
+        }
     }
 
     /// Lets the pages that are loaded from now on run no scripts.
@@ -119,7 +136,9 @@ impl Page {
         let mut message = Vec::new();
         self.replies.read_until(0, &mut message).unwrap();
         assert_eq!(message.pop(), Some(0), "chromium has ended");
-        serde_json::from_slice(&message).unwrap()
+        let message: Value = serde_json::from_slice(&message).unwrap();
+        self.loads += u64::from(message["method"] == "Page.loadEventFired");
+        message
     }
 }
 
