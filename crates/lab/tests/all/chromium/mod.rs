@@ -31,7 +31,7 @@ impl Page {
         }
         // timeout(1) ends Chromium after a while, whatever goes wrong.
         let mut chromium = Command::new("sh")
-            .args(["-c", r#"exec timeout 120 "$@" 3<&0 4>&1 >/dev/null"#, "sh", "chromium"])
+            .args(["-c", r#"exec timeout 300 "$@" 3<&0 4>&1 >/dev/null"#, "sh", "chromium"])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
             .args(["--no-first-run", "--disable-background-networking", "--disable-sync"])
             .args(["--disable-component-update", "--remote-debugging-pipe"])
