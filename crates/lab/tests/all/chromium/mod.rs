@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::{env, fs};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// A page in a browser.
@@ -144,12 +145,16 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // It writes into its profile until it has ended. timeout(1) passes the signal on; but if
-        // Chromium has gone, so has it.
-        if !std::thread::panicking() {
+        if std::thread::panicking() {
+            // A test that failed may have left any state. timeout(1) passes the signal on.
+            if let Some(chromium) = Pid::from_raw(self.chromium.id().cast_signed()) {
+                let _ = kill_process(chromium, Signal::TERM);
+            }
+        } else {
             self.session = None;
             self.ask("Browser.close", &json!({}));
         }
+        // It writes into its profile until it has ended.
         let _ = self.chromium.wait();
     }
 }
