@@ -322,11 +322,13 @@ fn without_descriptors_to_begin_with_a_server_says_so() {
         let is_a_loop = !matches!(architecture, "threads" | "pool");
         // Standard input, output and errors take three descriptors. A loop needs more than six.
         for count in 4..if is_a_loop { 7 } else { 6 } {
-            // A server that serves all the same is killed.
-            let limit =
-                format!("ulimit -n {count}; set -- serve echo -l 127.0.0.1:0 -a {architecture}");
+            // A server that serves all the same is killed. What ran the tests may have left
+            // descriptors open.
+            let limit = format!("exec 3>&- 4>&- 5>&- 6>&-; ulimit -n {count}");
+            let serve = format!("set -- serve echo -l 127.0.0.1:0 -a {architecture}");
             let mut command = Command::new("sh");
-            command.args(["-c", &format!("{limit}; exec timeout -s KILL 20 \"$0\" \"$@\"")]);
+            let serve = format!("{serve}; exec timeout -s KILL 20 \"$0\" \"$@\"");
+            command.args(["-c", &format!("{limit}; {serve}")]);
             let output = command.arg(env!("CARGO_BIN_EXE_served")).output().unwrap();
             let stderr = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(1), "{architecture}, {count}: {stderr}");
