@@ -616,11 +616,12 @@ pub(in crate::pattern::trace) mod tests {
         assert!(piece.connections() <= MOST + 1);
     }
 
-    /// Sessions in bursts: people come one by one, and each opens some connections.
-    fn bursty(seed: u64) -> Trace {
+    /// Sessions in bursts for so many seconds: people come one by one, and each opens some
+    /// connections.
+    fn bursty(seed: u64, seconds: f64) -> Trace {
         let mut random = SplitMix64::new(seed);
         let (mut now, mut connections) = (0.0, Vec::new());
-        while now < 20_000.0 {
+        while now < seconds {
             now += random.exponential() * 2.0;
             let mut own = now;
             for _ in 0..1 + random.next() % 6 {
@@ -640,7 +641,7 @@ pub(in crate::pattern::trace) mod tests {
 
     #[test]
     fn ten_times_the_users_are_as_bursty_and_a_faster_clock_is_not() {
-        let trace = Arc::new(bursty(5));
+        let trace = Arc::new(bursty(5, 20_000.0));
         let seconds =
             |times: &[Duration]| -> Vec<f64> { times.iter().map(Duration::as_secs_f64).collect() };
         let of_log = seconds(&trace.request_times());
@@ -667,7 +668,7 @@ pub(in crate::pattern::trace) mod tests {
 
     #[test]
     fn connections_carry_as_many_requests_as_in_the_recording() {
-        let trace = Arc::new(bursty(6));
+        let trace = Arc::new(bursty(6, 20_000.0));
         let count = |one: &Connection| one.steps.len() as f64;
         let recorded: Vec<f64> = trace.iter().map(count).collect();
         let piece = Piece::cut(&trace, &Cut { users: 3, ..Cut::of(trace.head.length) });
@@ -681,7 +682,7 @@ pub(in crate::pattern::trace) mod tests {
     proptest! {
         #[test]
         fn a_piece_as_long_as_the_recording_has_each_request_once(seed: u64, users in 1_usize..4) {
-            let trace = Arc::new(bursty(seed % 8));
+            let trace = Arc::new(bursty(seed, 600.0));
             let piece = Piece::cut(&trace, &Cut { seed, users, ..Cut::of(trace.head.length) });
             // A last request at the very end of the recording may fall together with its beginning.
             let expected = users * trace.requests() as usize;
@@ -692,7 +693,7 @@ pub(in crate::pattern::trace) mod tests {
         fn pieces_are_in_order_within_their_length_and_the_same_for_a_seed(
             seed: u64, users in 1_usize..20, length in 1_u64..100_000, speed in 0.1_f64..10.0,
         ) {
-            let trace = Arc::new(bursty(seed % 4));
+            let trace = Arc::new(bursty(seed, 600.0));
             let cut = Cut { seed, users, speed, ..cut(length) };
             let piece = Piece::cut(&trace, &cut);
             prop_assert!(piece.connections.is_sorted_by_key(|planned| planned.start));
