@@ -27,7 +27,7 @@
 //! subscription tells all of its players that the store is unavailable.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     io, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -71,7 +71,7 @@ struct Desk {
 
 #[derive(Default)]
 struct Players {
-    by_number: HashMap<u64, Arc<Player>>,
+    by_number: BTreeMap<u64, Arc<Player>>,
     /// The subscription has ended.
     over: bool,
 }
@@ -302,7 +302,7 @@ impl Desk {
 
     /// Renews the offers of waiting players, and finds opponents that are gone.
     async fn make_round(&self) -> Result<(), Unavailable> {
-        let mut opponents = HashSet::new();
+        let mut opponents = BTreeSet::new();
         for player in self.all() {
             let (waits, other) = {
                 let standing = player.standing();
