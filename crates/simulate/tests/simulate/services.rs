@@ -26,6 +26,16 @@ macro_rules! services {
     };
 }
 
+/// Servers that Redis joins.
+#[test]
+fn chat_and_game_across_servers() {
+    for name in ["chat", "game"] {
+        let service = simulation(name).expect("it is one of ours");
+        let size = Size { servers: 3, ..Size::default() };
+        seeds(0..SEEDS).in_both_waits().run(service.run(size));
+    }
+}
+
 services! { echo time quote http guestbook phone chat game blocks relay }
 
 #[test]
