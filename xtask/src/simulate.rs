@@ -10,19 +10,22 @@ use crate::outcome::{cargo_command, execute};
 /// What this command does, for the help.
 pub(crate) const ABOUT: &str = "a thousand seeds of each service in a simulated world, with faults";
 
-/// Services, and their seeds. A relay has three servers, and stores are on real files: they take
-/// longer. For a soak, run the example with more.
-const SEEDS: [(&str, u32); 10] = [
-    ("echo", 1000),
-    ("time", 1000),
-    ("quote", 1000),
-    ("http", 1000),
-    ("chat", 1000),
-    ("game", 1000),
-    ("blocks", 1000),
-    ("relay", 300),
-    ("phone", 300),
-    ("guestbook", 300),
+/// Services, the number of their servers, and their seeds. Several servers are joined by Redis.
+/// Relays and joined servers have more hosts, and stores are on real files: they take longer. For a
+/// soak, run the example with more.
+const SEEDS: [(&str, u32, u32); 12] = [
+    ("echo", 1, 1000),
+    ("time", 1, 1000),
+    ("quote", 1, 1000),
+    ("http", 1, 1000),
+    ("chat", 1, 1000),
+    ("chat", 3, 300),
+    ("game", 1, 1000),
+    ("game", 3, 300),
+    ("blocks", 1, 1000),
+    ("relay", 1, 300),
+    ("phone", 1, 300),
+    ("guestbook", 1, 300),
 ];
 
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
@@ -32,8 +35,9 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
         other => return other,
     }
     let program = workspace.target.join("release/examples/services");
-    for (name, seeds) in SEEDS {
-        match execute(Command::new(&program).args([name, &seeds.to_string(), "both"])) {
+    for (name, servers, seeds) in SEEDS {
+        let servers = format!("servers={servers}");
+        match execute(Command::new(&program).args([name, &seeds.to_string(), "both", &servers])) {
             Passed => {}
             failed => return failed,
         }

@@ -1,4 +1,4 @@
-//! Simulates services: `services NAME|all SEEDS [once|both] [legal]`. For the soak of
+//! Simulates services: `services NAME|all SEEDS [once|both] [legal] [servers=3]`. For the soak of
 //! `cargo xtask simulate`.
 
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use duality_simulate::{Faults, Waits, seeds};
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [name, count, options @ ..] = words.as_slice() else {
-        log::tell("usage: services NAME|all SEEDS [once] [both] [legal]");
+        log::tell("usage: services NAME|all SEEDS [once] [both] [legal] [servers=3]");
         return ExitCode::from(2);
     };
     let has = |word: &str| options.iter().any(|option| option == word);
@@ -20,6 +20,12 @@ fn main() -> ExitCode {
         log::tell(format_args!("{count:?} is no number of seeds"));
         return ExitCode::from(2);
     };
+    let servers = options.iter().find_map(|option| option.strip_prefix("servers="));
+    let Ok(servers) = servers.unwrap_or("1").parse() else {
+        log::tell("servers=3: the number of servers");
+        return ExitCode::from(2);
+    };
+    let size = Size { servers, ..Size::default() };
     let mut code = ExitCode::SUCCESS;
     for simulation in ALL.iter().filter(|one| name == "all" || one.name == name) {
         let begin = Instant::now();
@@ -36,13 +42,12 @@ fn main() -> ExitCode {
         let name = simulation.name;
         if has("trace") {
             let waits = if has("park") { Waits::Park } else { Waits::Suspend };
-            let (story, ended) =
-                run.waits(waits).trace(count, true, simulation.run(Size::default()));
+            let (story, ended) = run.waits(waits).trace(count, true, simulation.run(size));
             story.iter().for_each(log::tell);
             log::tell(format_args!("{ended:?}"));
             continue;
         }
-        match run.try_run(simulation.run(Size::default())) {
+        match run.try_run(simulation.run(size)) {
             Ok(tally) => {
                 let (hours, took) = (tally.time.as_secs_f64() / 3600.0, begin.elapsed());
                 log::tell(format_args!(

@@ -9,7 +9,7 @@ use crate::decisions::{Decisions, Kind};
 /// (swarm testing, Groce et al. 2012).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// Reads and writes move fewer bytes than they could, down to one.
+    /// Reads and writes of sockets, and writes of files, move fewer bytes than they could.
     pub short: bool,
     /// Events for descriptors that are not ready.
     pub spurious: bool,
@@ -39,6 +39,12 @@ pub struct Faults {
     pub crashes: bool,
     /// Writes that were not synced and that a crash loses.
     pub lost_writes: bool,
+    /// Names of files that a crash loses or brings back, since their folder was not synced.
+    pub lost_names: bool,
+    /// Disks that are full for a while (ENOSPC at a write).
+    pub full_disks: bool,
+    /// Syncs of files that fail (EIO), and make nothing durable.
+    pub failed_syncs: bool,
     /// Drains, where a test asks.
     pub drains: bool,
 }
@@ -61,6 +67,9 @@ impl Faults {
         partitions: true,
         crashes: true,
         lost_writes: true,
+        lost_names: true,
+        full_disks: true,
+        failed_syncs: true,
         drains: true,
     };
 
@@ -71,6 +80,8 @@ impl Faults {
         slow: false,
         partitions: false,
         crashes: false,
+        full_disks: false,
+        failed_syncs: false,
         drains: false,
         ..Self::ALL
     };
@@ -92,14 +103,18 @@ impl Faults {
         partitions: false,
         crashes: false,
         lost_writes: false,
+        lost_names: false,
+        full_disks: false,
+        failed_syncs: false,
         drains: false,
     };
 
-    /// Whether connections may break.
+    /// Whether connections may break, or servers say that they cannot serve.
     #[must_use]
     pub fn break_connections(&self) -> bool {
         let Self { refusals, resets, slow, partitions, crashes, drains, .. } = *self;
-        refusals || resets || slow || partitions || crashes || drains
+        let disks_fail = self.full_disks || self.failed_syncs;
+        refusals || resets || slow || partitions || crashes || drains || disks_fail
     }
 }
 
@@ -123,6 +138,10 @@ pub(crate) struct Profile {
     pub(crate) overtaking: u64,
     /// 1 if a crash loses what was not synced.
     pub(crate) loses_writes: u64,
+    /// 1 if a crash loses names that were not synced.
+    pub(crate) loses_names: u64,
+    pub(crate) full_disk: u64,
+    pub(crate) failed_sync: u64,
     /// How many of the ready tasks the next one is drawn from.
     pub(crate) tasks: usize,
     /// The choices of a task at which one falls behind, if tasks go by priorities.
@@ -156,6 +175,9 @@ impl Profile {
         doubling: 0,
         overtaking: 0,
         loses_writes: 0,
+        loses_names: 0,
+        full_disk: 0,
+        failed_sync: 0,
         tasks: usize::MAX,
         changes: None,
         skew: 0,
@@ -194,6 +216,9 @@ impl Profile {
             bandwidth: of(faults.narrow, &[0, 10_000_000, 100_000]),
             skew: of(faults.clocks, &[0, 3_600_000 * MILLISECOND]),
             drift: of(faults.clocks, &[0, 500]),
+            loses_names: of(faults.lost_names, &[0, 1]),
+            full_disk: of(faults.full_disks, &[0, 20]),
+            failed_sync: of(faults.failed_syncs, &[0, 50]),
         };
         if decisions.draw(Kind::Profile, 2) == 1 {
             profile.changes = Some([(); CHANGES].map(|()| change(decisions)));
@@ -203,8 +228,8 @@ impl Profile {
 
     /// The profile of the liveness phase: faults have ended.
     pub(crate) fn calm(self) -> Self {
-        let Self { window, loses_writes, .. } = self;
-        Self { window, loses_writes, ..Self::CALM }
+        let Self { window, loses_writes, loses_names, .. } = self;
+        Self { window, loses_writes, loses_names, ..Self::CALM }
     }
 }
 
@@ -267,6 +292,14 @@ pub struct Counts {
     pub synced: u64,
     /// Files and blocks that a crash has lost.
     pub lost_writes: u64,
+    /// Names that a crash has lost or brought back.
+    pub lost_names: u64,
+    /// Writes to files that moved less than they could.
+    pub short_writes: u64,
+    /// Writes to files that found no room on the disk.
+    pub full_disks: u64,
+    /// Syncs of files that failed.
+    pub failed_syncs: u64,
     /// Hosts that drained.
     pub drains: u64,
 }
@@ -279,12 +312,12 @@ impl Counts {
         }
     }
 
-    pub(crate) fn each(&self) -> [(&'static str, u64); 24] {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 28] {
         let mut copy = *self;
         copy.each_mut().map(|(name, count)| (name, *count))
     }
 
-    pub(crate) fn each_mut(&mut self) -> [(&'static str, &mut u64); 24] {
+    pub(crate) fn each_mut(&mut self) -> [(&'static str, &mut u64); 28] {
         [
             ("turns", &mut self.turns),
             ("packets", &mut self.packets),
@@ -309,6 +342,10 @@ impl Counts {
             ("crashes", &mut self.crashes),
             ("synced", &mut self.synced),
             ("lost writes", &mut self.lost_writes),
+            ("lost names", &mut self.lost_names),
+            ("short writes", &mut self.short_writes),
+            ("full disks", &mut self.full_disks),
+            ("failed syncs", &mut self.failed_syncs),
             ("drains", &mut self.drains),
         ]
     }

@@ -6,12 +6,13 @@
 //! answers them by these functions.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
 use crate::decisions::Random;
 use crate::machine::{SharedNetwork, lock};
-use crate::network::{EPOCH, address_of};
+use crate::network::{EPOCH, Network, address_of};
 
 thread_local! {
     /// The time of the simulation of this kernel thread. `u64::MAX` outside of simulations.
@@ -87,11 +88,30 @@ pub fn adopt(inherited: Inherited) {
     set_time(inherited.elapsed, inherited.day);
 }
 
-/// A file was synced. True if it is on the disk of a simulated host, which then needs no real sync.
+/// fsync(2) of a file or folder. `None` if it is on no disk of a simulated host, and needs a real
+/// sync.
 #[must_use]
-pub fn synced(path: &Path) -> bool {
-    let network = NETWORK.with_borrow(Clone::clone);
-    network.is_some_and(|network| lock(&network).synced(path))
+pub fn sync(path: &Path) -> Option<io::Result<()>> {
+    with_network(|network| network.sync(path))?
+}
+
+/// How many bytes of a write of `count` bytes a file takes: all of them, unless it is on the disk
+/// of a simulated host.
+///
+/// # Errors
+///
+/// If that disk has no room.
+pub fn write(path: &Path, count: usize) -> io::Result<usize> {
+    with_network(|network| network.write(path, count)).unwrap_or(Ok(count))
+}
+
+/// Calls `operation` with the network, unless the simulation itself is at work on it.
+fn with_network<T>(operation: impl FnOnce(&mut Network) -> T) -> Option<T> {
+    let network = NETWORK.try_with(|network| network.borrow().clone()).ok()??;
+    match network.try_lock() {
+        Ok(mut network) => Some(operation(&mut network)),
+        Err(_) => None,
+    }
 }
 
 /// Fails the simulation, since code has asked for something that no simulation has.

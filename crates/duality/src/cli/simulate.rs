@@ -26,6 +26,8 @@ Examples:
       1,000 seeds of a minute of bad days each
   duality simulate phone --servers 2 --clients 8 --seeds 100 --for 10m
       longer, and larger
+  duality simulate chat --servers 3
+      one room on three servers, with a Redis that crashes too
   duality simulate chat --seed 831
       one seed: the failure that it was, made small
   duality simulate chat --seed 831 --trace

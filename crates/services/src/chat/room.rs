@@ -19,7 +19,7 @@
 //! lines, and leave.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -47,7 +47,7 @@ struct State {
     /// No more lines come, because the room has been cut off or closed.
     over: bool,
     /// The members with a message that has not come back from the channel, by number.
-    expected: HashMap<u64, Arc<Member>>,
+    expected: BTreeMap<u64, Arc<Member>>,
     /// Members with writers that have nothing to do.
     waiting: Vec<Arc<Member>>,
     /// An empty list that replaces `waiting` when those members are woken.
@@ -110,7 +110,7 @@ impl Room {
             joined: 0,
             members: 0,
             over: false,
-            expected: HashMap::new(),
+            expected: BTreeMap::new(),
             waiting: Vec::new(),
             spare: Vec::new(),
         };
@@ -191,7 +191,7 @@ impl Room {
     pub(super) fn cut(&self) {
         let mut state = self.lock();
         state.over = true;
-        for (_, member) in state.expected.drain() {
+        for (_, member) in mem::take(&mut state.expected) {
             member.progress.notify_one();
         }
         self.wake(state);

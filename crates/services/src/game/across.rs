@@ -7,7 +7,7 @@
 //!    PLAY first ◀── desk 1 ◀──────── pair 4 2:9 ◀──────────── ask
 //!       yes ────────────────────────▶ yes 9 1:4 ────────▶ desk 2 ──▶ PLAY second
 //!       line ───────────────────────▶ lines 9 … ────────▶ desk 2 ──▶ writer of 9 ──▶ client
-//!       next line  ◀── desk 1 ◀──────── taken 4 ◀───────────────── once it is written
+//!       next line  ◀── desk 1 ◀──────── taken 4 2:9 ◀───────────── once it is written
 //! ```
 //!
 //! The tasks of each event loop share a *desk*, and so do all tasks of a process without loops. A
@@ -27,7 +27,7 @@
 //! subscription tells all of its players that the store is unavailable.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     io, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -40,7 +40,7 @@ use duality_runtime::{
 };
 
 use super::{
-    message::{Message, Place},
+    message::{Message, Place, Word},
     player::{EARLY, Ending, LEFT, Output, PLAY_FIRST},
     standing::Player,
 };
@@ -71,7 +71,9 @@ struct Desk {
 
 #[derive(Default)]
 struct Players {
-    by_number: HashMap<u64, Arc<Player>>,
+    by_number: BTreeMap<u64, Arc<Player>>,
+    /// Players that have left, and opponents that have not been told.
+    farewells: Vec<(u64, Place)>,
     /// The subscription has ended.
     over: bool,
 }
@@ -180,8 +182,7 @@ impl Seat {
     /// Asks the player at `place`. Returns whether the two play together.
     async fn asks(&self, place: Place) -> Result<bool, Ending> {
         self.player.standing().asked = Some(place);
-        let question = Message::Pair { to: place.player, from: self.place() };
-        if self.desk.send(place, &question).await? > 0 {
+        if self.desk.send(self.player.number, place, Word::Pair).await? > 0 {
             let answered = async {
                 while self.player.standing().asked.is_some() {
                     self.player.reader.notified().await;
@@ -191,7 +192,7 @@ impl Seat {
             let _ = timeout(ANSWER, answered).await;
         }
         let mut standing = self.player.standing();
-        standing.asked = None;
+        standing.stops_asking();
         match standing.end {
             Some(word) if standing.other.is_none() => Err(Ending::Word(word)),
             _ => Ok(standing.other.is_some()),
@@ -210,8 +211,7 @@ impl Seat {
         let other = self.player.standing().other;
         let Some(other) = other.filter(|_| !lines.is_empty()) else { return Ok(()) };
         self.player.standing().unwritten = true;
-        let message = Message::Lines { to: other.player, lines };
-        if self.desk.send(other, &message).await? == 0 {
+        if self.desk.send(self.player.number, other, Word::Lines(lines)).await? == 0 {
             return Err(Ending::Word(LEFT));
         }
         loop {
@@ -228,17 +228,18 @@ impl Seat {
         }
     }
 
-    /// Tells the other player that this player has left. If the message fails, the other desk finds
-    /// out.
+    /// Tells the other player that this player has left. If that fails, the desk tells it again.
     pub(super) async fn leave(&self) {
-        let other = self.player.standing().other;
-        if let Some(other) = other {
-            let _ = self.desk.send(other, &Message::Left { to: other.player }).await;
+        let (player, other) = (self.player.number, self.player.standing().other);
+        if let Some(other) = other
+            && self.desk.send(player, other, Word::Left).await.is_err()
+        {
+            self.desk.players().farewells.push((player, other));
         }
     }
 
     fn place(&self) -> Place {
-        Place { desk: self.desk.number, player: self.player.number }
+        self.desk.place(self.player.number)
     }
 }
 
@@ -250,9 +251,16 @@ impl Drop for Seat {
 }
 
 impl Desk {
-    /// Sends a message to the desk of `place`. Returns how many desks have got it: none or one.
-    async fn send(&self, place: Place, message: &Message<'_>) -> Result<u64, Unavailable> {
-        self.channel.numbered(place.desk).publish(&message.encode()).await
+    /// Sends a message of a player of this desk to the player at `to`. Returns how many desks have
+    /// got it: none or one.
+    async fn send(&self, player: u64, to: Place, word: Word<'_>) -> Result<u64, Unavailable> {
+        let message = Message { to: to.player, from: self.place(player), word };
+        self.channel.numbered(to.desk).publish(&message.encode()).await
+    }
+
+    /// The place of a player of this desk.
+    fn place(&self, player: u64) -> Place {
+        Place { desk: self.number, player }
     }
 
     fn players(&self) -> MutexGuard<'_, Players> {
@@ -269,48 +277,42 @@ impl Desk {
     }
 
     /// Handles a received message.
-    async fn take(&self, message: Message<'_>) -> Result<(), Unavailable> {
-        let player = self.player(message.to());
+    async fn take(&self, Message { to, from, word }: Message<'_>) -> Result<(), Unavailable> {
+        let player = self.player(to);
         let known = player.as_deref();
-        match message {
-            Message::Pair { from, .. } => {
-                if !known.is_some_and(|player| player.is_asked(from)) {
-                    self.send(from, &Message::No { to: from.player }).await?;
+        let answer = match word {
+            Word::Pair if !known.is_some_and(|player| player.is_asked(from)) => Word::No,
+            Word::Yes if !known.is_some_and(|player| player.is_answered(from)) => Word::Left,
+            _ => {
+                if let Some(player) = known {
+                    match word {
+                        Word::Pair | Word::Yes => {}
+                        Word::No => player.is_refused(from),
+                        Word::Lines(lines) => player.is_told(from, lines),
+                        Word::Taken => player.is_heard(from),
+                        Word::Left => player.is_left(from),
+                    }
                 }
+                return Ok(());
             }
-            Message::Yes { from, .. } => {
-                if !known.is_some_and(|player| player.is_answered(from)) {
-                    self.send(from, &Message::Left { to: from.player }).await?;
-                }
-            }
-            Message::No { .. } => known.into_iter().for_each(|player| {
-                player.standing().asked = None;
-                player.reader.notify_one();
-            }),
-            Message::Lines { lines, .. } => known.into_iter().for_each(|player| {
-                player.standing().lines = Some(lines.to_vec());
-                player.writer.notify_one();
-            }),
-            Message::Taken { .. } => known.into_iter().for_each(|player| {
-                player.standing().unwritten = false;
-                player.reader.notify_one();
-            }),
-            Message::Left { .. } => known.into_iter().for_each(|player| player.ends(LEFT)),
-        }
-        Ok(())
+        };
+        self.send(to, from, answer).await.map(drop)
     }
 
-    /// Renews the offers of waiting players, and finds opponents that are gone.
+    /// Renews the offers of waiting players, says farewell, and finds opponents that are gone.
     async fn make_round(&self) -> Result<(), Unavailable> {
-        let mut opponents = HashSet::new();
+        let farewells = mem::take(&mut self.players().farewells);
+        for (player, other) in farewells {
+            self.send(player, other, Word::Left).await?;
+        }
+        let mut opponents = BTreeSet::new();
         for player in self.all() {
             let (waits, other) = {
                 let standing = player.standing();
                 (standing.waits, standing.other)
             };
             if waits {
-                let place = Place { desk: self.number, player: player.number };
-                self.channel.offer(&place.to_string()).await?;
+                self.channel.offer(&self.place(player.number).to_string()).await?;
             }
             opponents.extend(other.map(|other| other.desk));
         }
@@ -341,12 +343,11 @@ async fn write(desk: Arc<Desk>, player: Arc<Player>) {
         let answer = match (play, lines, other) {
             (Some(word), _, Some(other)) => {
                 player.output.write(word).await;
-                let from = Place { desk: desk.number, player: player.number };
-                (word == PLAY_FIRST).then_some((other, Message::Yes { to: other.player, from }))
+                (word == PLAY_FIRST).then_some((other, Word::Yes))
             }
             (None, Some(lines), Some(other)) => {
                 player.output.write(&lines).await;
-                Some((other, Message::Taken { to: other.player }))
+                Some((other, Word::Taken))
             }
             _ => {
                 match end {
@@ -359,8 +360,8 @@ async fn write(desk: Arc<Desk>, player: Arc<Player>) {
                 continue;
             }
         };
-        if let Some((other, message)) = answer
-            && desk.send(other, &message).await.is_err()
+        if let Some((other, word)) = answer
+            && desk.send(player.number, other, word).await.is_err()
         {
             player.ends(UNAVAILABLE);
         }
@@ -395,7 +396,7 @@ async fn attend(attended: Attended, mut subscription: Subscription) {
         }
         if heard.is_none() {
             let mut players = desk.players();
-            players.over |= players.by_number.is_empty();
+            players.over |= players.by_number.is_empty() && players.farewells.is_empty();
             if players.over {
                 return;
             }

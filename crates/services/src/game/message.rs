@@ -19,44 +19,43 @@ pub(crate) struct Place {
     pub(super) player: u64,
 }
 
-/// A message to the player `to`.
+/// A message of the player `from` to the player `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message<'l> {
-    /// The player `from` wants to play with `to`.
-    Pair { to: u64, from: Place },
-    /// The sender plays with `from`, as `from` has asked.
-    Yes { to: u64, from: Place },
-    /// The sender does not play.
-    No { to: u64 },
+pub(crate) struct Message<'l> {
+    pub(super) to: u64,
+    pub(super) from: Place,
+    pub(super) word: Word<'l>,
+}
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word<'l> {
+    /// `from` wants to play with `to`.
+    Pair,
+    /// `from` plays with `to`, which has asked.
+    Yes,
+    /// `from` does not play.
+    No,
     /// Whole lines of the opponent.
-    Lines { to: u64, lines: &'l [u8] },
+    Lines(&'l [u8]),
     /// The opponent has got the lines.
-    Taken { to: u64 },
+    Taken,
     /// The opponent has left.
-    Left { to: u64 },
+    Left,
 }
 
 impl<'l> Message<'l> {
-    pub(super) fn to(&self) -> u64 {
-        match self {
-            Self::Pair { to, .. }
-            | Self::Yes { to, .. }
-            | Self::No { to }
-            | Self::Lines { to, .. }
-            | Self::Taken { to }
-            | Self::Left { to } => *to,
-        }
-    }
-
     pub(crate) fn encode(&self) -> Vec<u8> {
-        match self {
-            Self::Pair { to, from } => format!("pair {to} {from}\n").into_bytes(),
-            Self::Yes { to, from } => format!("yes {to} {from}\n").into_bytes(),
-            Self::No { to } => format!("no {to}\n").into_bytes(),
-            Self::Lines { to, lines } => [format!("lines {to}\n").as_bytes(), lines].concat(),
-            Self::Taken { to } => format!("taken {to}\n").into_bytes(),
-            Self::Left { to } => format!("left {to}\n").into_bytes(),
-        }
+        let Self { to, from, word } = self;
+        let (word, lines): (_, &[u8]) = match word {
+            Word::Pair => ("pair", b""),
+            Word::Yes => ("yes", b""),
+            Word::No => ("no", b""),
+            Word::Lines(lines) => ("lines", lines),
+            Word::Taken => ("taken", b""),
+            Word::Left => ("left", b""),
+        };
+        [format!("{word} {to} {from}\n").as_bytes(), lines].concat()
     }
 
     /// `None` if the bytes are not a message.
@@ -64,19 +63,22 @@ impl<'l> Message<'l> {
         let feed = memchr(b'\n', &bytes[..bytes.len().min(LONGEST_HEAD)])?;
         let (head, lines) = (std::str::from_utf8(&bytes[..feed]).ok()?, &bytes[feed + 1..]);
         let mut words = head.split(' ');
-        let (kind, to, from) = (words.next()?, number(words.next()?)?, words.next());
-        let message = match (kind, from) {
-            ("pair", Some(from)) => Self::Pair { to, from: Place::parse(from)? },
-            ("yes", Some(from)) => Self::Yes { to, from: Place::parse(from)? },
-            ("no", None) => Self::No { to },
-            ("lines", None) if (1..=LONGEST_LINES).contains(&lines.len()) => {
-                return lines.ends_with(b"\n").then_some(Self::Lines { to, lines });
-            }
-            ("taken", None) => Self::Taken { to },
-            ("left", None) => Self::Left { to },
+        let (word, to, from) = (words.next()?, number(words.next()?)?, words.next()?);
+        let word = match word {
+            "pair" => Word::Pair,
+            "yes" => Word::Yes,
+            "no" => Word::No,
+            "lines" => Word::Lines(lines),
+            "taken" => Word::Taken,
+            "left" => Word::Left,
             _ => return None,
         };
-        (words.next().is_none() && lines.is_empty()).then_some(message)
+        let is_whole = match word {
+            Word::Lines(_) => lines.len() <= LONGEST_LINES && lines.ends_with(b"\n"),
+            _ => lines.is_empty(),
+        };
+        let message = Self { to, from: Place::parse(from)?, word };
+        (words.next().is_none() && is_whole).then_some(message)
     }
 }
 
@@ -107,23 +109,24 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_none() {
-        let long = format!("lines 1\n{}\n", "x".repeat(LONGEST_LINES));
+        let long = format!("lines 1 2:3\n{}\n", "x".repeat(LONGEST_LINES));
         for bytes in [
             "",
             "\n",
             "no\n",
-            "no 1",
-            "no 01\n",
-            "no -1\n",
+            "no 1 2:3",
+            "no 01 2:3\n",
+            "no -1 2:3\n",
             "no 1 2\n",
-            "no 1\nx\n",
+            "no 1 2:3\nx\n",
             "pair 1\n",
             "pair 1 2\n",
             "pair 1 2:\n",
             "pair 1 2:3 4\n",
-            "lines 1\n",
-            "lines 1\nx",
-            "hello 1\n",
+            "lines 1 2:3\n",
+            "lines 1 2:3\nx",
+            "lines 1\nx\n",
+            "hello 1 2:3\n",
             &long,
         ] {
             assert_eq!(Message::decode(bytes.as_bytes()), None, "{bytes:?}");
@@ -136,14 +139,10 @@ mod tests {
             to in 1..=u64::MAX, desk in 1..=u64::MAX, player in 1..=u64::MAX, lines in "[ -~\n]{0,200}\n",
         ) {
             let (from, lines) = (Place { desk, player }, lines.as_bytes());
-            for message in [
-                Message::Pair { to, from },
-                Message::Yes { to, from },
-                Message::No { to },
-                Message::Lines { to, lines },
-                Message::Taken { to },
-                Message::Left { to },
+            for word in [
+                Word::Pair, Word::Yes, Word::No, Word::Lines(lines), Word::Taken, Word::Left,
             ] {
+                let message = Message { to, from, word };
                 let encoded = message.encode();
                 prop_assert_eq!(Message::decode(&encoded), Some(message));
             }

@@ -6,7 +6,7 @@ use duality_runtime::sync::Notify;
 
 use super::{
     message::Place,
-    player::{Output, PLAY_FIRST, PLAY_SECOND},
+    player::{LEFT, Output, PLAY_FIRST, PLAY_SECOND},
 };
 
 /// The state that the tasks of one player and its desk share.
@@ -80,6 +80,46 @@ impl Player {
         true
     }
 
+    /// The player `from`, which it asks, does not play.
+    pub(super) fn is_refused(&self, from: Place) {
+        let mut standing = self.standing();
+        if standing.asked == Some(from) {
+            standing.stops_asking();
+            drop(standing);
+            self.reader.notify_one();
+        }
+    }
+
+    /// The player `from` has left. It may have said yes, and this player has not heard it.
+    pub(super) fn is_left(&self, from: Place) {
+        let other = self.standing().other;
+        match other {
+            Some(other) if other == from => self.ends(LEFT),
+            Some(_) => {}
+            None => self.is_refused(from),
+        }
+    }
+
+    /// Lines of the player `from` have come. The first ones may come before its answer.
+    pub(super) fn is_told(&self, from: Place, lines: &[u8]) {
+        let mut standing = self.standing();
+        if standing.other.or(standing.asked) == Some(from) {
+            standing.lines = Some(lines.to_vec());
+            drop(standing);
+            self.writer.notify_one();
+        }
+    }
+
+    /// The player `from` has got the last lines.
+    pub(super) fn is_heard(&self, from: Place) {
+        let mut standing = self.standing();
+        if standing.other == Some(from) {
+            standing.unwritten = false;
+            drop(standing);
+            self.reader.notify_one();
+        }
+    }
+
     /// Ends its game, unless it has ended.
     pub(super) fn ends(&self, word: &'static [u8]) {
         self.standing().end.get_or_insert(word);
@@ -93,6 +133,14 @@ impl Player {
 }
 
 impl Standing {
+    /// Gives up the question. Lines that came with its answer are no longer wanted.
+    pub(super) fn stops_asking(&mut self) {
+        self.asked = None;
+        if self.other.is_none() {
+            self.lines = None;
+        }
+    }
+
     fn begin(&mut self, other: Place, word: &'static [u8]) {
         (self.other, self.play) = (Some(other), Some(word));
     }

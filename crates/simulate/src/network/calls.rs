@@ -179,7 +179,7 @@ impl Network {
     }
 
     /// How many of `most` bytes a call moves.
-    fn moved(&mut self, most: usize) -> usize {
+    pub(super) fn moved(&mut self, most: usize) -> usize {
         if most > 1 && self.happens(Kind::ShortMove, self.profile.short) {
             self.counts.short += 1;
             // The whole is the tame choice, one byte the wildest.

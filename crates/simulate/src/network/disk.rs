@@ -2,21 +2,28 @@
 //!
 //! A write is in the file at once, and every reader sees it. fsync(2) makes the file's content
 //! durable. A crash keeps all that was written since, nothing, or the first sectors of each block,
-//! as the seed decides. Names are durable at once: files that were made, renamed or removed.
+//! as the seed decides. A sync of the folder makes names durable: files that were made, renamed or
+//! removed. A crash keeps all names, or those of the last sync.
+//!
+//! A write may be short, or find the disk full for a while. A sync may fail, and makes nothing
+//! durable then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::Network;
+use super::{Network, refused};
 use crate::decisions::Kind;
 
 /// The bytes that a disk writes as a whole, and those of a block of a file.
 const SECTOR: usize = 512;
 const BLOCK: usize = 4096;
+
+/// The longest that a disk is full, in nanoseconds.
+const FULL: u64 = 10_000_000_000;
 
 /// A file under any name: its inode, and when it was made, since a later file may have the inode.
 type Identity = (u64, Option<SystemTime>);
@@ -29,6 +36,10 @@ pub(crate) struct Disk {
     folder: PathBuf,
     /// The durable content of each file. Only looked up, never walked.
     synced: HashMap<Identity, Vec<u8>>,
+    /// The durable names.
+    names: BTreeMap<PathBuf, Identity>,
+    /// Until when there is no room.
+    full_until: u64,
     /// The files at the moment of a crash, until the host is down.
     at_crash: Option<Files>,
 }
@@ -44,31 +55,70 @@ fn read(path: &Path) -> Option<(Identity, Vec<u8>)> {
     Some(((status.ino(), status.created().ok()), fs::read(path).ok()?))
 }
 
+fn names(files: &Files) -> BTreeMap<PathBuf, Identity> {
+    files.iter().map(|(path, (identity, _))| (path.clone(), *identity)).collect()
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().display().to_string()
+}
+
 impl Network {
     /// Makes a folder the disk of a host. False if nothing tells which files are synced.
     pub(crate) fn add_disk(&mut self, host: usize, folder: &Path) -> io::Result<bool> {
         let folder = fs::canonicalize(folder)?;
-        let synced = files(&folder).into_values().collect();
+        let (files, full_until, at_crash) = (files(&folder), 0, None);
+        let names = names(&files);
+        let synced = files.into_values().collect();
         let tells = std::mem::take(&mut self.has_seen_sync);
         if tells {
-            self.disks.push(Disk { host, folder, synced, at_crash: None });
+            self.disks.push(Disk { host, folder, synced, names, full_until, at_crash });
         }
         Ok(tells)
     }
 
-    /// A file was synced. Whether it is on a simulated disk.
-    pub(crate) fn synced(&mut self, path: &Path) -> bool {
+    /// How many bytes of a write of `count` bytes a file takes.
+    pub(crate) fn write(&mut self, path: &Path, count: usize) -> io::Result<usize> {
+        let has = |disk: &Disk| path.starts_with(&disk.folder) && disk.at_crash.is_none();
+        let Some(number) = self.disks.iter().position(has) else { return Ok(count) };
+        let chance = self.profile.full_disk;
+        if self.happens(Kind::Disk, chance) {
+            self.disks[number].full_until = self.now + self.draw(Kind::Disk, FULL);
+        }
+        if chance > 0 && self.now <= self.disks[number].full_until {
+            self.counts.full_disks += 1;
+            self.tell(|_| format!("! no room for {}", name_of(path)));
+            return Err(refused(libc::ENOSPC));
+        }
+        let moved = self.moved(count);
+        if moved < count {
+            self.counts.short_writes += 1;
+            self.tell(|_| format!("! {} takes {moved} of {count} bytes", name_of(path)));
+        }
+        Ok(moved)
+    }
+
+    /// fsync(2) of a file or folder. `None` if it is on no simulated disk.
+    pub(crate) fn sync(&mut self, path: &Path) -> Option<io::Result<()>> {
         self.has_seen_sync = true;
-        let on = |disk: &&mut Disk| path.starts_with(&disk.folder) && path != disk.folder;
-        let Some(disk) = self.disks.iter_mut().find(on) else { return false };
+        let number = self.disks.iter().position(|disk| path.starts_with(&disk.folder))?;
         // What destructors sync after a crash comes too late.
-        if disk.at_crash.is_none()
-            && let Some((identity, content)) = read(path)
-        {
+        if self.disks[number].at_crash.is_some() {
+            return Some(Ok(()));
+        }
+        if self.happens(Kind::Disk, self.profile.failed_sync) {
+            self.counts.failed_syncs += 1;
+            self.tell(|_| format!("! a sync of {} fails", name_of(path)));
+            return Some(Err(refused(libc::EIO)));
+        }
+        let disk = &mut self.disks[number];
+        if path == disk.folder {
+            disk.names = names(&files(&disk.folder));
+        } else if let Some((identity, content)) = read(path) {
             disk.synced.insert(identity, content);
             self.counts.synced += 1;
         }
-        true
+        Some(Ok(()))
     }
 
     /// The host loses its power now. What its destructors do afterwards does not count.
@@ -90,14 +140,37 @@ impl Network {
                 fs::remove_file(path)?;
             }
             // Files of their own: what is still open stays with the old ones.
-            for (path, (identity, content)) in written {
+            for (path, identity) in self.kept_names(number, &written) {
                 let durable = synced.get(&identity).map_or(&[][..], Vec::as_slice);
-                let content = self.kept(&path, durable, content);
+                let mut of_names = written.values().filter(|(other, _)| *other == identity);
+                let content = match of_names.next() {
+                    Some((_, content)) => self.kept(&path, durable, content.clone()),
+                    None => durable.to_vec(),
+                };
                 fs::write(&path, &content)?;
                 self.disks[number].synced.extend(read(&path));
             }
+            self.disks[number].names = names(&files(&self.disks[number].folder));
         }
         Ok(())
+    }
+
+    /// The names that a crash keeps.
+    fn kept_names(&mut self, disk: usize, written: &Files) -> BTreeMap<PathBuf, Identity> {
+        let (newest, durable) = (names(written), std::mem::take(&mut self.disks[disk].names));
+        if self.profile.loses_names == 0 || newest == durable || self.draw(Kind::Disk, 2) == 0 {
+            return newest;
+        }
+        let paths = newest.keys().chain(durable.keys()).collect::<BTreeSet<_>>();
+        for path in paths.into_iter().filter(|path| newest.get(*path) != durable.get(*path)) {
+            self.counts.lost_names += 1;
+            let name = name_of(path);
+            self.tell(|_| match durable.contains_key(path) {
+                true => format!("! {name} is what it was when its folder was synced"),
+                false => format!("! {name} is gone: its folder was not synced"),
+            });
+        }
+        durable
     }
 
     /// What a crash keeps of a file.
@@ -109,7 +182,7 @@ impl Network {
         if choice == 0 {
             return written;
         }
-        let name = path.file_name().unwrap_or_default().display().to_string();
+        let name = name_of(path);
         self.tell(|_| format!("! the disk loses what was written to {name}, and not synced"));
         if choice == 1 {
             self.counts.lost_writes += 1;

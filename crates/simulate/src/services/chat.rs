@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use duality_services::Setup;
-
 use super::wire::{Wire, patiently};
-use super::{Client, Days, Simulation, Trouble, wrong};
+use super::{Client, Days, FULL, Simulation, Trouble, UNAVAILABLE, wrong};
 use crate::violation::Violation;
 
 pub(super) const SIMULATION: Simulation = Simulation {
@@ -14,10 +12,7 @@ pub(super) const SIMULATION: Simulation = Simulation {
     checks: "each line reaches each of the others once, and all hear one order",
     begin: |days| {
         Box::pin(async move {
-            // One room: servers are joined by Redis alone.
-            let mut days = days;
-            days.size.servers = 1;
-            let servers = days.servers(&Setup::default());
+            let servers = days.servers_joined()?;
             let heard = Heard::default();
             let of_clients = heard.clone();
             days.pass(servers, move |days, number| Member::new(days, number, &of_clients)).await?;
@@ -78,9 +73,9 @@ impl Member {
 
     async fn join(&mut self) -> Result<Session, Trouble> {
         self.sessions += 1;
-        let mut wire = Wire::connect(0).await?;
+        let mut wire = Wire::connect(self.number % self.days.size.servers).await?;
         let greeting = patiently(wire.line()).await?;
-        if greeting == "* the server is full" {
+        if [FULL, UNAVAILABLE].contains(&greeting.as_str()) {
             return Err(Trouble::Broken(greeting));
         }
         let own = greeting.strip_prefix("* you are ").and_then(|number| number.parse().ok());
@@ -93,7 +88,7 @@ impl Member {
 impl Session {
     /// Checks a line of another member.
     fn hear(&mut self, line: &str, heard: &Heard) -> Result<(), Trouble> {
-        if line == "* too slow" {
+        if ["* too slow", UNAVAILABLE].contains(&line) {
             return Err(Trouble::Broken(line.to_owned()));
         }
         let parts = line.split_once("> ").and_then(|(from, text)| {

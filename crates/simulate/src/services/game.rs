@@ -1,24 +1,24 @@
 //! game: the lines of one player reach the other one of the pair, whole and in order.
 
-use duality_services::Setup;
-
 use super::wire::{Wire, patiently};
-use super::{Client, Days, Simulation, Trouble, wrong};
+use super::{Client, Days, FULL, Simulation, Trouble, UNAVAILABLE, wrong};
 
 pub(super) const SIMULATION: Simulation = Simulation {
     name: "game",
     checks: "a player's lines reach the other one of the pair, once and in order",
     begin: |days| {
         Box::pin(async move {
-            // One server: several are joined by Redis alone. Players come in pairs.
+            // Players come in pairs.
             let mut days = days;
-            days.size.servers = 1;
             days.size.clients = days.size.clients.next_multiple_of(2);
-            let servers = days.servers(&Setup::default());
+            let servers = days.servers_joined()?;
             days.pass(servers, Player::new).await
         })
     },
 };
+
+/// What a player hears when the other one is gone.
+const LEFT: &str = "* the other has left";
 
 /// The lines that a player says in a game.
 const LINES: usize = 5;
@@ -40,7 +40,7 @@ impl Client for Player {
     async fn request(&mut self) -> Result<(), Trouble> {
         self.games += 1;
         let tag = format!("p{}.{}", self.number, self.games);
-        let mut wire = Wire::connect(0).await?;
+        let mut wire = Wire::connect(self.number % self.days.size.servers).await?;
         let begin = match patiently(wire.line()).await {
             // A player without another one waits. After the bad days, others may have ended.
             Err(Trouble::Broken(_)) if self.days.are_over() => return Ok(()),
@@ -49,7 +49,7 @@ impl Client for Player {
         let is_first = match begin.as_str() {
             "PLAY first" => true,
             "PLAY second" => false,
-            "* the server is full" => return Err(Trouble::Broken(begin)),
+            FULL | UNAVAILABLE => return Err(Trouble::Broken(begin)),
             _ => return wrong(format!("{begin:?} instead of PLAY")),
         };
         let mut other: Option<String> = None;
@@ -57,7 +57,7 @@ impl Client for Player {
             let own = format!("{tag} {number} {}.\n", "y".repeat(number * 53));
             patiently(wire.send(own.as_bytes())).await?;
             let line = patiently(wire.line()).await?;
-            if line == "* the other has left" {
+            if [LEFT, UNAVAILABLE].contains(&line.as_str()) {
                 return Err(Trouble::Broken(line));
             }
             let who = line.split(' ').next().unwrap_or_default().to_owned();
@@ -74,7 +74,8 @@ impl Client for Player {
         }
         // The first one leaves.
         match patiently(wire.next_line()).await? {
-            Some(line) if line == "* the other has left" => Ok(()),
+            Some(line) if line == UNAVAILABLE => Err(Trouble::Broken(line)),
+            Some(line) if line == LEFT => Ok(()),
             None => Ok(()),
             Some(line) => wrong(format!("{line:?} at the end")),
         }

@@ -18,6 +18,7 @@ mod guestbook;
 mod http;
 mod phone;
 mod quote;
+mod redis;
 mod relay;
 mod time;
 mod wire;
@@ -115,6 +116,9 @@ const DURABLE: &str = "?synchronous=full";
 const PORT: u16 = 80;
 /// How long a client waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What servers say before they end a connection.
+const FULL: &str = "* the server is full";
+const UNAVAILABLE: &str = "* the store is unavailable";
 /// How long everything has to recover after the bad days.
 const RECOVERY: Duration = Duration::from_secs(900);
 /// The least time between two requests of a client, so that a tame seed has few turns.
@@ -209,6 +213,48 @@ impl Days {
             server.keeps(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
         Ok(servers)
+    }
+
+    /// Adds the servers. Several are joined by a Redis, which crashes and is cut off too.
+    fn servers_joined(&self) -> Result<Vec<Host>, Violation> {
+        if self.size.servers == 1 {
+            return Ok(self.servers(&Setup::default()));
+        }
+        let servers = self.servers(&self.redis()?);
+        self.trouble_behind(&["redis"])?;
+        Ok(servers)
+    }
+
+    /// The hosts of these names, which serve the servers, crash and are cut off from them now and
+    /// then, until the bad days are over.
+    fn trouble_behind(&self, names: &'static [&'static str]) -> Result<(), Violation> {
+        let days = self.clone();
+        let trouble = duality_runtime::task::spawn(async move {
+            let (net, faults) = (&days.net, days.net.faults());
+            let has = [faults.crashes, faults.partitions].map(|is_on| is_on && net.draw(2) == 1);
+            loop {
+                sleep(Duration::from_secs(5) + net.draw_time(Duration::from_secs(30))).await;
+                if days.are_over() {
+                    return;
+                }
+                let kind = net.draw(2) as usize;
+                if !has[kind] {
+                    continue;
+                }
+                let name = names[net.draw(names.len() as u64) as usize];
+                let server = format!("server{}", net.draw(days.size.servers as u64) + 1);
+                let time = net.draw_time(Duration::from_secs(10));
+                match kind {
+                    0 => net.named(name).crash().restart_after(time),
+                    _ => match net.draw(3) {
+                        0 => net.partition(name, &server).for_(time),
+                        1 => net.partition_one_way(name, &server).for_(time),
+                        _ => net.partition_one_way(&server, name).for_(time),
+                    },
+                }
+            }
+        });
+        trouble.map(drop).map_err(|error| error.to_string().into())
     }
 
     fn server(&self, host: &str, service: &'static str, setup: &Setup) -> Host {

@@ -3,7 +3,7 @@
 use duality_services::Setup;
 
 use super::http::{Http, Pages};
-use super::{Days, PORT, Simulation};
+use super::{PORT, Simulation};
 
 pub(super) const SIMULATION: Simulation = Simulation {
     name: "relay",
@@ -16,28 +16,8 @@ pub(super) const SIMULATION: Simulation = Simulation {
             let setup = Setup { upstreams: addresses, ..Setup::default() };
             let servers = days.servers(&setup);
             let pages = Pages::default();
-            let of_upstreams = worse(days.clone(), upstreams.to_vec());
-            let hosts = duality_runtime::task::spawn(of_upstreams);
-            let hosts = hosts.map_err(|error| error.to_string())?;
-            days.pass(servers, move |days, number| Http::new(&days, number, &pages)).await?;
-            drop(hosts);
-            Ok(())
+            days.trouble_behind(&["upstream1", "upstream2"])?;
+            days.pass(servers, move |days, number| Http::new(&days, number, &pages)).await
         })
     },
 };
-
-/// One upstream crashes now and then, until the bad days are over.
-async fn worse(days: Days, upstreams: Vec<crate::Host>) {
-    use duality_runtime::time::{Duration, sleep};
-    if !days.net.faults().crashes || days.net.draw(2) == 0 {
-        return;
-    }
-    while !days.are_over() {
-        sleep(Duration::from_secs(5) + days.net.draw_time(Duration::from_secs(30))).await;
-        if days.are_over() {
-            break;
-        }
-        let upstream = &upstreams[days.net.draw(2) as usize];
-        upstream.crash().restart_after(days.net.draw_time(Duration::from_secs(10)));
-    }
-}

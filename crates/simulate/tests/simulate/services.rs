@@ -26,6 +26,29 @@ macro_rules! services {
     };
 }
 
+/// Servers that Redis joins.
+#[test]
+fn chat_and_game_across_servers() {
+    for name in ["chat", "game"] {
+        let service = simulation(name).expect("it is one of ours");
+        let size = Size { servers: 3, ..Size::default() };
+        seeds(0..SEEDS).in_both_waits().run(service.run(size));
+    }
+}
+
+/// Seeds that have found a fault: a service, the number of its servers, and the seed.
+const FOUND: [(&str, usize, u64); 5] =
+    [("guestbook", 1, 0), ("phone", 1, 12), ("phone", 1, 28), ("game", 3, 14), ("game", 3, 60)];
+
+#[test]
+fn what_was_found_once_stays_mended() {
+    for (name, servers, seed) in FOUND {
+        let service = simulation(name).expect("it is one of ours");
+        let size = Size { servers, ..Size::default() };
+        seeds(seed..seed + 1).once().run(service.run(size));
+    }
+}
+
 services! { echo time quote http guestbook phone chat game blocks relay }
 
 #[test]

@@ -59,6 +59,8 @@ pub(in super::super) enum Refused {
         "the file is gone, but not its log: restore it from a copy, or delete {} to begin anew", .0.display()
     )]
     Gone(PathBuf),
+    #[error("SQLite can keep no write-ahead log beside the file: name a file on a local disk")]
+    NoLog,
     #[error("{0}: name a file in a directory that is there and can be written, on a local disk")]
     Sqlite(rusqlite::Error),
     #[error("{0}: name a file in a directory that is there and can be written, on a local disk")]
@@ -102,7 +104,7 @@ impl Sqlite {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let suffix = format!("-new-{}-{}", process::id(), MADE.fetch_add(1, Relaxed));
         let temporary = with_suffix(&self.path, &suffix);
-        let moved = fill(&temporary).map_err(Refused::Sqlite).and_then(|()| {
+        let moved = fill(&temporary).and_then(|()| {
             let flags = RenameFlags::NOREPLACE;
             rustix::fs::renameat_with(CWD, &temporary, CWD, &self.path, flags)
                 .map_err(Refused::System)
@@ -164,20 +166,28 @@ impl Sqlite {
 }
 
 /// Makes a new file, with all of a store in it.
-fn fill(path: &Path) -> rusqlite::Result<()> {
+fn fill(path: &Path) -> Result<(), Refused> {
     let mut connection = Connection::open(path)?;
     make_ours(&mut connection)?;
-    // The last connection of a file empties its log, and deletes it.
-    connection.close().map_err(|(_, error)| error)
+    // The close empties the log too, and then deletes it, but it hides that the disk was full.
+    let _busy: i64 =
+        connection.query_one("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0))?;
+    Ok(connection.close().map_err(|(_, error)| error)?)
 }
 
-fn make_ours(connection: &mut Connection) -> rusqlite::Result<()> {
-    let _: String =
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+fn make_ours(connection: &mut Connection) -> Result<(), Refused> {
+    let mut change = connection.prepare("PRAGMA journal_mode = WAL")?;
+    // Through all rows: the change is committed after the last one, and may fail there.
+    let modes =
+        change.query_map((), |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    drop(change);
+    if modes != ["wal"] {
+        return Err(Refused::NoLog);
+    }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.execute_batch(SCHEMA)?;
-    transaction.commit()
+    Ok(transaction.commit()?)
 }
 
 /// Reads a whole file of ours, and returns its damage, if there is any.

@@ -244,7 +244,8 @@ impl Sqlite {
                 Err(Unfit::Damaged(flaw).into())
             }
         });
-        if !matches!(&looked, Err(failure) if failure.is_busy()) {
+        // A busy file, or a disk that fails, says nothing of the file: the next look is soon.
+        if looked.as_ref().err().is_none_or(Failure::shows_damage) {
             self.guard.looked(sight, time::since(start), looked.is_ok());
         }
         looked.map(|opened| Opened { looks: self.guard.looks(), ..opened })
@@ -335,9 +336,20 @@ impl Failure {
 
     /// Whether the file may be damaged.
     fn is_suspicious(&self) -> bool {
-        use ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure};
-        let Self::Sqlite(error) = self else { return false };
-        matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase | SystemIoFailure))
+        self.shows_damage() || self.code() == Some(ErrorCode::SystemIoFailure)
+    }
+
+    /// Whether the file is damaged.
+    fn shows_damage(&self) -> bool {
+        matches!(self, Self::Unfit(Unfit::Damaged(_)))
+            || matches!(self.code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+
+    fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Sqlite(error) => error.sqlite_error_code(),
+            Self::Unfit(_) => None,
+        }
     }
 }
 
