@@ -183,16 +183,16 @@ impl TargetFolders<'_> {
         command.args(["-timeout=60", "-rss_limit_mb=2048", "-max_len=4096"]);
         command.args(["-print_final_stats=1"]).stderr(log);
         let status = command.status().at("cannot be run")?;
-        let said = fs::read(&log_path).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
+        let log = fs::read(&log_path).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
         if status.success() {
-            let executions = after(&said, "stat::number_of_executed_units:").unwrap_or("?");
+            let executions = after(&log, "stat::number_of_executed_units:").unwrap_or("?");
             let inputs = [&found, &self.seeds].map(|folder| count(folder)).iter().sum::<usize>();
             return Ok(format!("{executions:>9} executions {inputs:>6} inputs {seconds:>4} s"));
         }
-        let why = said.lines().find(|line| line.contains("panicked at") || line.contains("ERROR:"));
+        let why = log.lines().find(|line| line.contains("panicked at") || line.contains("ERROR:"));
         let mut problem = format!("FAILED: {}", why.unwrap_or("it ended before its time"));
-        if let Some(input) = after(&said, "Test unit written to ") {
+        if let Some(input) = after(&log, "Test unit written to ") {
             problem +=
                 &format!("\n  the input: {input}\n  again:     {} {input}", program.display());
         }
@@ -236,10 +236,10 @@ mod tests {
 
     #[test]
     fn what_a_run_said_is_found() {
-        let said = "INFO: x\nstat::number_of_executed_units: 12345\nartifact; Test unit written to /a/crash-1\n";
-        assert_eq!(after(said, "stat::number_of_executed_units:"), Some("12345"));
-        assert_eq!(after(said, "Test unit written to "), Some("/a/crash-1"));
-        assert_eq!(after(said, "nothing"), None);
+        let log = "INFO: x\nstat::number_of_executed_units: 12345\nartifact; Test unit written to /a/crash-1\n";
+        assert_eq!(after(log, "stat::number_of_executed_units:"), Some("12345"));
+        assert_eq!(after(log, "Test unit written to "), Some("/a/crash-1"));
+        assert_eq!(after(log, "nothing"), None);
     }
 
     /// Cargo does not build a target without an entry, and a target without seeds begins with

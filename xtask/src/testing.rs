@@ -78,18 +78,18 @@ fn run(command: &mut Command) -> Result<Ran> {
         .stderr(Stdio::piped())
         .spawn()
         .at(format_args!("cannot run {name}"))?;
-    let told = BufReader::new(child.stdout.take().expect("it is piped"));
+    let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
     let listener = std::thread::spawn(move || {
         let mut ran = Ran::default();
-        for line in told.lines().map_while(Result::ok) {
+        for line in stdout.lines().map_while(Result::ok) {
             println!("{line}");
             ran.heed(&line);
         }
         ran
     });
     let (mut reasons, mut targets) = (Vec::new(), Vec::new());
-    let said = BufReader::new(child.stderr.take().expect("it is piped"));
-    for line in said.lines().map_while(Result::ok) {
+    let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    for line in stderr.lines().map_while(Result::ok) {
         eprintln!("{line}");
         if let Some(reason) = line.strip_prefix("skipped: ") {
             reasons.push(reason.to_owned());

@@ -218,11 +218,11 @@ impl Driver {
 
     fn succeeds_with(&self, command: &mut Command, line: &str) -> Result<String> {
         let output = self.output(command)?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            return Err(format!("`{line}` ended with {}: {said}", output.status).into());
+            return Err(format!("`{line}` ended with {}: {stderr}", output.status).into());
         }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &said)
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &stderr)
     }
 
     /// Runs a program that was made. The program must print 42 and be converted.
@@ -305,12 +305,8 @@ impl Driver {
         self.is_converted("thread")?;
         cxx("-O1 -pthread -static-libstdc++ thread.cc -o own")?;
         self.is_converted("own")?;
-        let said = self.succeeds("-pthread thread.o -lstdc++ -o by_c")?;
-        if said.contains("threads of std::thread are not converted: libstdc++ starts them") {
-            Ok(())
-        } else {
-            Err(said.into())
-        }
+        let printed = self.succeeds("-pthread thread.o -lstdc++ -o by_c")?;
+        has(printed, &["threads of std::thread are not converted: libstdc++ starts them"])
     }
 
     /// Threads that wait for a variable keep no stacks. Two hundred stacks would be 1.6 GB.
@@ -334,7 +330,7 @@ impl Driver {
         fs::create_dir(&cache).at(cache.display())?;
         let link =
             |line: &str| self.succeeds_with(self.driver(line).env("XDG_CACHE_HOME", &cache), line);
-        let is_known = |said: String| said.contains("its inputs are those of the last time");
+        let is_known = |printed: String| printed.contains("its inputs are those of the last time");
         self.succeeds("-O2 -c main.c -o main.o")?;
         self.succeeds("-O2 -c waits.c -o waits.o")?;
         if is_known(link("main.o waits.o -o one")?) || !is_known(link("main.o waits.o -o other")?) {
@@ -350,16 +346,16 @@ impl Driver {
 
     /// The link of a program prints each kind of hazard once.
     fn hazards(&self) -> Result {
-        let said = self.succeeds("-w -O1 -pthread state.c -o state")?;
-        let has = |what: &str| said.matches(what).count() == 1;
-        if has("duality cc: state: 1 of 2 functions that may block converted")
-            && has("state.c:3: strerror keeps its state for each kernel thread")
-            && has("so in 1 more place")
-            && has("threads of computes are not converted: it never blocks")
+        let printed = self.succeeds("-w -O1 -pthread state.c -o state")?;
+        let once = |what: &str| printed.matches(what).count() == 1;
+        if once("duality cc: state: 1 of 2 functions that may block converted")
+            && once("state.c:3: strerror keeps its state for each kernel thread")
+            && once("so in 1 more place")
+            && once("threads of computes are not converted: it never blocks")
         {
             return self.other_library();
         }
-        Err(said.into())
+        Err(printed.into())
     }
 
     /// Handlers that keep the end of a thread, coroutines that jump to each other, and clean-up of
@@ -367,23 +363,23 @@ impl Driver {
     fn hazards_of_cxx(&self) -> Result {
         let cxx = |line: &str| self.succeeds_with(&mut self.compiler("c++", line), line);
         self.succeeds("-O1 -g -fexceptions -c cleans.c -o cleans.o")?;
-        let said = cxx("-O1 -g -w -pthread keeps.cc cleans.o -o keeps")?;
+        let printed = cxx("-O1 -g -w -pthread keeps.cc cleans.o -o keeps")?;
         let keeps = "keeps.cc:7: a catch (...) would keep pthread_exit and a cancellation";
-        let one = |what: &str| said.matches(what).count() == 1 && !said.contains("more place");
+        let one =
+            |what: &str| printed.matches(what).count() == 1 && !printed.contains("more place");
         if !one(keeps) || !one("cleans has clean-up for exceptions of another language than C++") {
-            return Err(said.into());
+            return Err(printed.into());
         }
-        let said = cxx("-std=c++20 -O1 -w -pthread coroutines.cc -o coroutines")?;
+        let printed = cxx("-std=c++20 -O1 -w -pthread coroutines.cc -o coroutines")?;
         let jumps = "deep(int, int&) (.resume) resumes another coroutine by a jump";
-        if said.contains(jumps) { Ok(()) } else { Err(said.into()) }
+        has(printed, &[jumps])
     }
 
     /// A stand-in for libc++: the pass sees a name in a shared library.
     fn other_library(&self) -> Result {
         self.succeeds("-shared -fPIC libcxx.c -o libother.so")?;
-        let said = self.succeeds("-O1 -w -pthread locks.c -L. -lother -o locks")?;
-        let warns = said.contains("locks.c:2: libc++ waits in its own library");
-        if warns { Ok(()) } else { Err(said.into()) }
+        let printed = self.succeeds("-O1 -w -pthread locks.c -L. -lother -o locks")?;
+        has(printed, &["locks.c:2: libc++ waits in its own library"])
     }
 
     /// The questions of configure and CMake to a compiler.
@@ -406,12 +402,8 @@ impl Driver {
     }
 
     fn shared_library(&self) -> Result {
-        let said = self.succeeds("-shared -fPIC waits.c -o libshared.so")?;
-        if said.contains("libshared.so: a shared library is compiled natively") {
-            Ok(())
-        } else {
-            Err(said.into())
-        }
+        let printed = self.succeeds("-shared -fPIC waits.c -o libshared.so")?;
+        has(printed, &["libshared.so: a shared library is compiled natively"])
     }
 
     /// A program without threads gets no runtime. The driver refuses a static program with threads,
@@ -423,39 +415,35 @@ impl Driver {
             return Err("a program without threads has a runtime".into());
         }
         let refused = self.output(&mut self.driver("-static main.c waits.c -o refused"))?;
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        if !refused.status.success() && said.contains("it is linked with -static") {
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        if !refused.status.success() && stderr.contains("it is linked with -static") {
             return Ok(());
         }
-        Err(format!("a static program with threads is not refused: {said}").into())
+        Err(format!("a static program with threads is not refused: {stderr}").into())
     }
 
     fn graph(&self) -> Result {
-        let said =
+        let printed =
             self.succeeds("--report --graph calls.dot -O1 -fno-inline main.c waits.c -o graph")?;
         let graph = fs::read_to_string(self.work.join("calls.dot")).at("calls.dot")?;
         if !graph.contains("\"waits\" -> \"usleep\"") || !self.work.join("calls.svg").exists() {
             return Err(graph.into());
         }
-        if said.contains("start (main.c:3): converted")
-            && said.contains("graph: 2 of 4 functions that may block converted, text ")
-        {
-            Ok(())
-        } else {
-            Err(said.into())
-        }
+        has(
+            printed,
+            &[
+                "start (main.c:3): converted",
+                "graph: 2 of 4 functions that may block converted, text ",
+            ],
+        )
     }
 
     /// A line names the thread and the function, also for a file without debugging information.
     fn held(&self) -> Result {
         self.succeeds("-O2 -w -pthread holds.c -o holds")?;
         let mut command = Command::new(self.work.join("holds"));
-        let said = self.succeeds_with(command.env("DUALITY_STALL", "50"), "holds")?;
-        if said.contains(" heavy has computed for ") && said.contains(", in computes (at 0x") {
-            Ok(())
-        } else {
-            Err(said.into())
-        }
+        let printed = self.succeeds_with(command.env("DUALITY_STALL", "50"), "holds")?;
+        has(printed, &[" heavy has computed for ", ", in computes (at 0x"])
     }
 
     /// gdb shows the calls of a converted thread while main waits for its end.
@@ -472,14 +460,13 @@ impl Driver {
             command.args(["-ex", line]);
         }
         let output = command.arg("./parked").output().at("gdb")?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if said.contains("waits (parked.c:3)")
-            && said.contains("start (parked.c:4)")
-            && said.contains("1 converted threads wait")
-        {
-            Ok(())
-        } else {
-            Err((said + &String::from_utf8_lossy(&output.stderr)).into())
-        }
+        let both = [output.stdout, output.stderr].concat();
+        let shown = ["waits (parked.c:3)", "start (parked.c:4)", "1 converted threads wait"];
+        has(String::from_utf8_lossy(&both).into_owned(), &shown)
     }
+}
+
+/// Checks that a compiler or a program has printed all these parts.
+fn has(printed: String, parts: &[&str]) -> Result {
+    if parts.iter().all(|part| printed.contains(part)) { Ok(()) } else { Err(printed.into()) }
 }
