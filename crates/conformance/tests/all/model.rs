@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use duality_conformance::figures;
+use duality_conformance::{figures, skip};
 use duality_lab::record::{Operations, Records, results};
 use serde_json::{Value, json};
 
@@ -144,7 +144,7 @@ fn real_peers_answer_to_every_cost() {
         let program = folder.join(peer.name);
         if !program.is_file() {
             let why = duality_costs::program::NOT_BUILT;
-            duality_conformance::skip(format_args!("{}: {why}", peer.name));
+            skip(format_args!("{}: {why}", peer.name));
             continue;
         }
         for cost in duality_costs::ALL.iter().filter(|cost| cost.has_peers()) {
@@ -193,24 +193,26 @@ fn a_model_counts_what_architectures_do() {
     assert_eq!(cells.len(), 12, "{cells:?}");
     let counted: Vec<(&str, Operations)> = cells
         .iter()
-        .filter_map(|cell| Some((&*cell.subject, figures(cell)?.operations.unwrap_or_default())))
+        .filter_map(|cell| Some((&*cell.subject, figures(cell)?.operations?)))
         .collect();
-    if counted.len() < cells.len() {
-        return;
-    }
     let most = |name: &str, operation: fn(&Operations) -> u64| {
         let own = counted.iter().filter(|(subject, _)| *subject == name);
-        own.map(|(_, operations)| operation(operations)).max().unwrap()
+        own.map(|(_, operations)| operation(operations)).max().unwrap_or(0)
     };
-    assert!(most("threads", |all| all.threads_created) > 0);
-    assert!(most("fork", |all| all.processes_created) > 0);
     for name in ["epoll", "uthreads"] {
-        assert!(most(name, |all| all.tasks_created) > 0 && most(name, |all| all.poller_rounds) > 0);
         assert_eq!(most(name, |all| all.threads_created + all.processes_created), 0, "{name}");
     }
     for name in ["threads", "fork"] {
         assert_eq!(most(name, |all| all.switches + all.poller_rounds), 0, "{name}");
     }
+    if counted.len() < cells.len() {
+        return skip(format_args!("no model of all architectures: the machine is too busy"));
+    }
+    for name in ["epoll", "uthreads"] {
+        assert!(most(name, |all| all.tasks_created) > 0 && most(name, |all| all.poller_rounds) > 0);
+    }
+    assert!(most("threads", |all| all.threads_created) > 0);
+    assert!(most("fork", |all| all.processes_created) > 0);
 
     let json = fs::read_to_string(folder.join("model.json")).unwrap();
     let json: Value = serde_json::from_str(&json).unwrap();
