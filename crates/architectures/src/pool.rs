@@ -236,9 +236,9 @@ impl List {
         let mut inner = self.lock();
         inner.streams.push_back((stream, active));
         let length = inner.streams.len();
-        let summons = inner.idle.summon(length);
+        let wake = inner.idle.wake_for(length);
         drop(inner);
-        summons.send(&self.changed);
+        wake.send(&self.changed);
     }
 
     /// Waits for a connection, and returns the one that has waited longest. `None` if no more will
@@ -255,14 +255,14 @@ impl List {
             self.call_acceptor(&mut inner);
         }
         let left = inner.streams.len();
-        let summons = inner.idle.summon(left);
+        let wake = inner.idle.wake_for(left);
         drop(inner);
-        summons.send(&self.changed);
+        wake.send(&self.changed);
         next
     }
 
     fn call_acceptor(&self, inner: &mut Inner) {
-        inner.acceptor.summon(1).send(&self.left);
+        inner.acceptor.wake_for(1).send(&self.left);
     }
 
     fn close(&self) {
