@@ -7,8 +7,9 @@
 
 use std::process::Command;
 
-use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
-use crate::outcome::cargo_command;
+use crate::failure::Failure;
+use crate::outcome::Pass::Partly;
+use crate::outcome::{Outcome, cargo_command};
 use crate::testing::execute_tests;
 use crate::{Workspace, tools};
 
@@ -111,28 +112,28 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
     for program in [LINKER, EMULATOR] {
         if tools::find(program).is_none() {
             let install = "apt-get install gcc-aarch64-linux-gnu qemu-user";
-            return Skipped(format!("{program} is not installed: {install}"));
+            return Err(Failure::lack(format_args!("{program} is not installed"), install));
         }
     }
     let installed = tools::run(Command::new("rustup").args(["target", "list", "--installed"]));
     if !installed.is_ok_and(|targets| targets.lines().any(|target| target == TARGET)) {
-        return Skipped(format!("the target is missing: rustup target add {TARGET}"));
+        let remedy = format_args!("rustup target add {TARGET}");
+        return Err(Failure::lack("the target is missing", remedy));
     }
     let mut failed = Vec::new();
     for package in CRATES {
-        match execute_tests(&mut command(workspace, package)) {
-            Passed | Partly(_) => {}
-            _ => failed.push(package),
+        if execute_tests(&mut command(workspace, package)).is_err() {
+            failed.push(package);
         }
     }
     for Absent { package, why, tests } in ABSENT {
         println!("skipped: {package}: {}: {why}", tests.join(", "));
     }
     if !failed.is_empty() {
-        return Failed(format!("tests of {}: see above", failed.join(", ")));
+        return Err(format!("tests of {}: see above", failed.join(", ")).into());
     }
     let count: usize = ABSENT.iter().map(|absent| absent.tests.len()).sum();
-    Partly(format!("without {count} tests that qemu-user cannot run, and io_uring: see above"))
+    Ok(Partly(format!("without {count} tests that qemu-user cannot run, and io_uring: see above")))
 }
 
 /// The command that runs the tests of a crate.

@@ -13,9 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Workspace;
-use crate::files::At;
-use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
+use crate::failure::{At as _, Failure, Result};
+use crate::outcome::Pass::Passed;
+use crate::outcome::{Outcome, execute};
+use crate::{Workspace, tools};
 
 /// The seconds of all targets together in `cargo xtask test`.
 const SECONDS: u64 = 40;
@@ -48,7 +49,7 @@ impl Options {
     /// # Errors
     ///
     /// Returns what is wrong with the arguments.
-    pub(crate) fn read(arguments: &[&str]) -> Result<Self, String> {
+    pub(crate) fn read(arguments: &[&str]) -> Result<Self> {
         let mut options = Self::default();
         let mut rest = arguments.iter();
         while let Some(&argument) = rest.next() {
@@ -59,7 +60,8 @@ impl Options {
                     return Err("after `--seconds` stands a whole number, from 1".into());
                 }
             } else if argument.starts_with('-') || options.target.is_some() {
-                return Err(format!("`{argument}` is not understood: [TARGET] [--seconds N]"));
+                let problem = format!("`{argument}` is not understood");
+                return Err(Failure::from(problem).remedy("[TARGET] [--seconds N]"));
             } else {
                 options.target = Some(argument.to_owned());
             }
@@ -70,27 +72,22 @@ impl Options {
 
 /// Builds the targets and runs the requested targets.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
-    let mut targets = match targets(&workspace.root) {
-        Ok(targets) => targets,
-        Err(error) => return Failed(format!("cannot list fuzz/fuzz_targets: {error}")),
-    };
+    let mut targets = targets(&workspace.root).at("cannot list fuzz/fuzz_targets")?;
     let seconds = options.seconds.unwrap_or_else(|| (SECONDS / targets.len() as u64).max(1));
     // A test gives the same result for the same source. If a time is given, each run has a new seed
     // and reaches new inputs.
     let seed = options.seconds.is_none().then_some(1);
     if let Some(wanted) = &options.target {
         if !targets.contains(wanted) {
-            return Failed(format!("there is no target `{wanted}`, only {}", targets.join(", ")));
+            return Err(
+                format!("there is no target `{wanted}`, only {}", targets.join(", ")).into()
+            );
         }
         targets = vec![wanted.clone()];
     }
-    let Some(host) = nightly_host() else {
-        return Skipped("needs nightly (rustup toolchain install nightly)".into());
-    };
+    let host = nightly_host()?;
     let folder = workspace.target.join("fuzz");
-    if let Err(problem) = build(workspace, &folder, &host, options.target.as_deref()) {
-        return Failed(problem);
-    }
+    build(workspace, &folder, &host, options.target.as_deref())?;
     let programs = folder.join(host).join("brief");
     let mut broken = Vec::new();
     for target in &targets {
@@ -108,8 +105,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
         }
     }
     match broken.len() {
-        0 => Passed,
-        _ => Failed(format!("found something in {}", broken.join(", "))),
+        0 => Ok(Passed),
+        _ => Err(format!("found something in {}", broken.join(", ")).into()),
     }
 }
 
@@ -124,12 +121,16 @@ fn targets(root: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The platform that the nightly compiler builds for; `None` without a nightly compiler.
-pub(crate) fn nightly_host() -> Option<String> {
-    let output = nightly("rustc").arg("-vV").output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.filter(|_| output.status.success()).map(str::to_owned)
+/// The platform that the nightly compiler builds for.
+///
+/// # Errors
+///
+/// There is no nightly compiler.
+pub(crate) fn nightly_host() -> Result<String> {
+    let about = tools::run(nightly("rustc").arg("-vV")).unwrap_or_default();
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    let lack = || Failure::lack("needs nightly", "rustup toolchain install nightly");
+    host.map(str::to_owned).ok_or_else(lack)
 }
 
 /// A program of the nightly toolchain. `cargo +nightly` does not work here: beneath `cargo xtask`,
@@ -144,12 +145,7 @@ pub(crate) fn nightly(program: &str) -> Command {
     command
 }
 
-fn build(
-    workspace: &Workspace,
-    folder: &Path,
-    host: &str,
-    target: Option<&str>,
-) -> Result<(), String> {
+fn build(workspace: &Workspace, folder: &Path, host: &str, target: Option<&str>) -> Result {
     let mut command = nightly("cargo");
     // Because of `--target`, cargo builds build scripts and macros without the flags.
     command.args(["build", "--quiet", "--profile=brief", "--locked", "--target", host]);
@@ -159,11 +155,7 @@ fn build(
     };
     command.current_dir(workspace.root.join("fuzz"));
     command.env("CARGO_TARGET_DIR", folder).env("RUSTFLAGS", FLAGS.join(" "));
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("the targets do not build: {status}")),
-        Err(error) => Err(format!("cannot run rustup: {error}")),
-    }
+    execute(&mut command).at("the targets do not build").map(drop)
 }
 
 /// The folders of one target.
@@ -176,7 +168,7 @@ struct TargetFolders<'p> {
 impl TargetFolders<'_> {
     /// Runs the target. Returns a line about the run. The error tells the finding, and how to
     /// replay it.
-    fn run(&self, program: &Path, seconds: u64, seed: Option<u32>) -> Result<String, String> {
+    fn run(&self, program: &Path, seconds: u64, seed: Option<u32>) -> Result<String> {
         let found = self.make("found")?;
         let crashes = self.make("crashes")?;
         let log_path = self.make("logs")?.join("last.txt");
@@ -191,24 +183,24 @@ impl TargetFolders<'_> {
         command.args(["-timeout=60", "-rss_limit_mb=2048", "-max_len=4096"]);
         command.args(["-print_final_stats=1"]).stderr(log);
         let status = command.status().at("cannot be run")?;
-        let said = fs::read(&log_path).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
+        let log = fs::read(&log_path).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
         if status.success() {
-            let executions = after(&said, "stat::number_of_executed_units:").unwrap_or("?");
+            let executions = after(&log, "stat::number_of_executed_units:").unwrap_or("?");
             let inputs = [&found, &self.seeds].map(|folder| count(folder)).iter().sum::<usize>();
             return Ok(format!("{executions:>9} executions {inputs:>6} inputs {seconds:>4} s"));
         }
-        let why = said.lines().find(|line| line.contains("panicked at") || line.contains("ERROR:"));
+        let why = log.lines().find(|line| line.contains("panicked at") || line.contains("ERROR:"));
         let mut problem = format!("FAILED: {}", why.unwrap_or("it ended before its time"));
-        if let Some(input) = after(&said, "Test unit written to ") {
+        if let Some(input) = after(&log, "Test unit written to ") {
             problem +=
                 &format!("\n  the input: {input}\n  again:     {} {input}", program.display());
         }
-        Err(problem + &format!("\n  more:      {}", log_path.display()))
+        Err((problem + &format!("\n  more:      {}", log_path.display())).into())
     }
 
     /// Makes a folder of this kind for the target, unless it exists.
-    fn make(&self, kind: &str) -> Result<PathBuf, String> {
+    fn make(&self, kind: &str) -> Result<PathBuf> {
         let path = self.folder.join(kind).join(self.target);
         fs::create_dir_all(&path).at(path.display())?;
         Ok(path)
@@ -244,10 +236,10 @@ mod tests {
 
     #[test]
     fn what_a_run_said_is_found() {
-        let said = "INFO: x\nstat::number_of_executed_units: 12345\nartifact; Test unit written to /a/crash-1\n";
-        assert_eq!(after(said, "stat::number_of_executed_units:"), Some("12345"));
-        assert_eq!(after(said, "Test unit written to "), Some("/a/crash-1"));
-        assert_eq!(after(said, "nothing"), None);
+        let log = "INFO: x\nstat::number_of_executed_units: 12345\nartifact; Test unit written to /a/crash-1\n";
+        assert_eq!(after(log, "stat::number_of_executed_units:"), Some("12345"));
+        assert_eq!(after(log, "Test unit written to "), Some("/a/crash-1"));
+        assert_eq!(after(log, "nothing"), None);
     }
 
     /// Cargo does not build a target without an entry, and a target without seeds begins with

@@ -13,9 +13,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::files::{At, remove, write};
-use crate::outcome::Outcome::{self, Failed, Skipped};
-use crate::outcome::execute;
+use crate::failure::{At as _, Failure, Result};
+use crate::files::{remove, write};
+use crate::outcome::{Outcome, execute};
 use crate::pages::architectures;
 use crate::pages::excerpt::Excerpt;
 use crate::tidy::{self, Tree};
@@ -27,53 +27,48 @@ pub(crate) const ABOUT: &str =
 
 /// Writes the pages, checks all pages, and builds the book if mdBook is installed.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
-    let made = read(workspace).and_then(|tree| write_pages(workspace, &tree));
-    if let Err(problem) = made.and_then(|()| check(workspace)) {
-        return Failed(problem);
-    }
+    write_pages(workspace, &read(workspace)?)?;
+    check(workspace)?;
     let beneath = workspace.target.join("xtask/mdbook/bin/mdbook");
     let found = if beneath.is_file() { Some(beneath) } else { tools::find("mdbook") };
     let Some(mdbook) = found else {
         let root = workspace.target.join("xtask/mdbook");
-        return Skipped(format!(
-            "the book needs mdBook: cargo install --locked mdbook --version ^0.4 --root {}",
-            root.display()
-        ));
+        let install = "cargo install --locked mdbook --version ^0.4 --root";
+        let remedy = format_args!("{install} {}", root.display());
+        return Err(Failure::lack("the book needs mdBook", remedy));
     };
     let folder = workspace.target.join("guide");
-    if let Err(problem) = stage(&workspace.root, &folder) {
-        return Failed(problem);
-    }
+    stage(&workspace.root, &folder)?;
     println!("{}", folder.join("book/index.html").display());
     execute(Command::new(mdbook).arg("build").arg(&folder))
 }
 
-fn read(workspace: &Workspace) -> Result<Tree, String> {
+fn read(workspace: &Workspace) -> Result<Tree> {
     Tree::read(&workspace.root).at("cannot read the workspace")
 }
 
-fn write_pages(workspace: &Workspace, tree: &Tree) -> Result<(), String> {
+fn write_pages(workspace: &Workspace, tree: &Tree) -> Result {
     let pages = architectures::pages(|path| tree.text_of(path));
-    for (path, text) in pages.map_err(|(path, problem)| format!("{path}: {problem}"))? {
+    for (path, text) in pages.or_else(|(path, problem)| Err(problem).at(path))? {
         write(&workspace.root.join(path), &text)?;
     }
     Ok(())
 }
 
 /// Applies the rules of tidy about the guide.
-fn check(workspace: &Workspace) -> Result<(), String> {
+fn check(workspace: &Workspace) -> Result {
     let found = tidy::check_guide(&read(workspace)?);
     for violation in &found {
         println!("{violation}");
     }
     match found.len() {
         0 => Ok(()),
-        count => Err(format!("{count} places to mend")),
+        count => Err(format!("{count} places to mend").into()),
     }
 }
 
 /// Copies docs/ for mdBook.
-fn stage(root: &Path, folder: &Path) -> Result<(), String> {
+fn stage(root: &Path, folder: &Path) -> Result {
     remove(folder)?;
     Excerpt(&["docs"]).copy(root, "docs", &folder.join("src"))?;
     let settings = folder.join("src/book.toml");

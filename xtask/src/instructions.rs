@@ -18,8 +18,10 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::{fmt, fs, thread};
 
-use crate::files::At;
-use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
+use crate::failure::{At as _, Failure, Party, Result};
+use crate::files::write;
+use crate::outcome::Outcome;
+use crate::outcome::Pass::Passed;
 use crate::outcome::{cargo_command, execute};
 use crate::{Workspace, tools};
 
@@ -62,41 +64,30 @@ struct List {
 
 pub(crate) fn run(workspace: &Workspace, keeps: bool) -> Outcome {
     if tools::find("valgrind").is_none() {
-        return Skipped("needs valgrind: apt-get install valgrind".into());
+        return Err(Failure::lack("needs valgrind", "apt-get install valgrind"));
     }
-    let holds_for = match machine() {
-        Ok(machine) => machine,
-        Err(problem) => return Skipped(problem),
-    };
+    let holds_for = machine().map_err(|problem| problem.blame(Party::Machine))?;
     let path = workspace.root.join(LIST);
     let kept = fs::read_to_string(&path).ok().and_then(|text| List::read(&text));
     match &kept {
         None if !keeps => {
             let remedy = "`cargo xtask instructions --keep` writes it";
-            return Failed(format!("{LIST} cannot be read: {remedy}"));
+            return Err(Failure::from("it cannot be read").remedy(remedy)).at(LIST);
         }
         Some(kept) if !keeps && kept.holds_for != holds_for => {
-            return Skipped(format!("the list is for {}, and this is {holds_for}", kept.holds_for));
+            let what = format_args!("the list is for {}, and this is {holds_for}", kept.holds_for);
+            return Err(Failure::lack(what, ""));
         }
         _ => {}
     }
     let build = ["build", "--release", "--package=duality-kit", "--example=instructions"];
-    match execute(cargo_command(workspace).args(build)) {
-        Passed => {}
-        other => return other,
-    }
+    execute(cargo_command(workspace).args(build))?;
     let program = workspace.target.join("release/examples/instructions");
     let kept = kept.filter(|_| !keeps).map(|kept| kept.counts);
-    let counts = match counts(&program, kept.as_ref()) {
-        Ok(counts) => counts,
-        Err(problem) => return Failed(problem),
-    };
+    let counts = counts(&program, kept.as_ref())?;
     match kept {
         Some(kept) => compared(&counts, &kept),
-        None => match fs::write(&path, List { holds_for, counts }.to_string()) {
-            Ok(()) => Passed,
-            Err(error) => Failed(format!("{}: {error}", path.display())),
-        },
+        None => write(&path, &List { holds_for, counts }.to_string()).map(|()| Passed),
     }
 }
 
@@ -106,7 +97,7 @@ pub(crate) fn run(workspace: &Workspace, keeps: bool) -> Outcome {
 /// # Errors
 ///
 /// Names what cannot be found out.
-fn machine() -> Result<String, String> {
+fn machine() -> Result<String> {
     let compiler = tools::run(Command::new("rustc").arg("--version"))?;
     let library = tools::run(Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
     let processor = fs::read_to_string("/proc/cpuinfo").at("/proc/cpuinfo")?;
@@ -117,7 +108,7 @@ fn machine() -> Result<String, String> {
 }
 
 /// Counts each operation in each world, two at a time. What is above `kept` is counted again.
-fn counts(program: &Path, kept: Option<&BTreeMap<Key, f64>>) -> Result<BTreeMap<Key, f64>, String> {
+fn counts(program: &Path, kept: Option<&BTreeMap<Key, f64>>) -> Result<BTreeMap<Key, f64>> {
     let listed = tools::run(&mut Command::new(program))?;
     let pairs = listed.lines().filter_map(|line| line.split_once(' '));
     let pairs: Vec<(&str, &str)> = pairs.filter(|pair| !UNSTEADY.contains(pair)).collect();
@@ -132,7 +123,7 @@ fn counts(program: &Path, kept: Option<&BTreeMap<Key, f64>>) -> Result<BTreeMap<
             println!("{world:<8} {operation:<8} {count:>8}");
             counts.insert(key, count);
         }
-        Ok::<_, String>(counts)
+        Ok::<_, Failure>(counts)
     };
     thread::scope(|scope| {
         let other = scope.spawn(count_all);
@@ -144,7 +135,7 @@ fn counts(program: &Path, kept: Option<&BTreeMap<Key, f64>>) -> Result<BTreeMap<
 
 /// The instructions of one operation: the least of [`RUNS`], or the first that is not above
 /// `before`.
-fn least(program: &Path, (world, operation): &Key, before: Option<f64>) -> Result<f64, String> {
+fn least(program: &Path, (world, operation): &Key, before: Option<f64>) -> Result<f64> {
     let [few, many] = COUNTS;
     let (mut least, mut of_few, mut of_many) = (f64::INFINITY, i64::MAX, i64::MAX);
     for _ in 0..RUNS {
@@ -159,7 +150,7 @@ fn least(program: &Path, (world, operation): &Key, before: Option<f64>) -> Resul
 }
 
 /// The instructions of a whole program.
-fn instructions(program: &Path, world: &str, operation: &str, count: u32) -> Result<i64, String> {
+fn instructions(program: &Path, world: &str, operation: &str, count: u32) -> Result<i64> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
     valgrind.args([world, operation, &count.to_string()]).env("GLIBC_TUNABLES", TUNABLES);
@@ -168,7 +159,7 @@ fn instructions(program: &Path, world: &str, operation: &str, count: u32) -> Res
     let collected = printed.lines().find_map(|line| line.split_once("Collected : "));
     match collected.and_then(|(_, count)| count.trim().parse().ok()) {
         Some(count) if output.status.success() => Ok(count),
-        _ => Err(format!("{operation} in {world} cannot be counted: {printed}")),
+        _ => Err(format!("{operation} in {world} cannot be counted: {printed}").into()),
     }
 }
 
@@ -202,7 +193,7 @@ fn compared(counts: &BTreeMap<Key, f64>, kept: &BTreeMap<Key, f64>) -> Outcome {
             println!("{operation} in {world}: {before} → {count}; keep it with --keep");
         }
     }
-    if worse.is_empty() { Passed } else { Failed(worse.join("; ")) }
+    if worse.is_empty() { Ok(Passed) } else { Err(worse.join("; ").into()) }
 }
 
 impl fmt::Display for List {
@@ -232,9 +223,9 @@ mod tests {
     #[test]
     fn more_instructions_fail_with_both_counts() {
         let kept = counts(1000.0);
-        assert_eq!(compared(&counts(1019.0), &kept), Passed);
-        assert_eq!(compared(&counts(500.0), &kept), Passed);
-        let failed = Failed("spawn in park: 1000 → 1030 (+3.0 %)".into());
+        assert_eq!(compared(&counts(1019.0), &kept), Ok(Passed));
+        assert_eq!(compared(&counts(500.0), &kept), Ok(Passed));
+        let failed = Err("spawn in park: 1000 → 1030 (+3.0 %)".into());
         assert_eq!(compared(&counts(1030.0), &kept), failed);
     }
 }

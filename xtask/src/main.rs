@@ -8,6 +8,7 @@
 
 mod aarch64;
 mod convert;
+mod failure;
 mod files;
 mod fuzz;
 mod guide;
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
         }
         ["fuzz", ref rest @ ..] => match fuzz::Options::read(rest) {
             Ok(options) => steps::run_fuzz(&workspace, &options),
-            Err(problem) => refuse(&problem),
+            Err(problem) => refuse(&problem.to_string()),
         },
         ["hosts", ref rest @ ..] => hosts::run(&workspace, rest),
         ["tidy", "--shrink"] => steps::shrink(&workspace),

@@ -4,14 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::process::Command;
 
 use crate::Workspace;
-use crate::files::At;
+use crate::failure::{Failure, Result};
+use crate::files::{read, write};
 use crate::fuzz::{nightly, nightly_host};
-use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
-use crate::outcome::{cargo_command, execute};
+use crate::outcome::{Outcome, cargo_command, execute};
 
 /// What this command does, for the help.
 pub(crate) const ABOUT: &str =
@@ -22,39 +21,24 @@ const CRATES: [&str; 4] = ["patch/tokio", "crates/runtime", "crates/poller", "cr
 
 /// Compiles the patch with the oldest versions.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
-    if nightly_host().is_none() {
-        return Skipped("minimal versions need nightly (rustup toolchain install nightly)".into());
-    }
-    let read = |path: &str| fs::read_to_string(workspace.root.join(path)).at(path);
+    nightly_host()?;
+    let read = |path: &str| read(&workspace.root.join(path));
     let manifests = CRATES.iter().map(|folder| read(&format!("{folder}/Cargo.toml")));
-    let written = read("Cargo.toml").and_then(|root| {
-        let manifests = manifests.collect::<Result<Vec<_>, _>>()?;
-        let patch = workspace.root.join(CRATES[0]);
-        Ok(manifest(&oldest(&root, &manifests)?, &patch.to_string_lossy()))
-    });
+    let oldest = oldest(&read("Cargo.toml")?, &manifests.collect::<Result<Vec<_>>>()?)?;
+    let patch = workspace.root.join(CRATES[0]);
     let folder = workspace.target.join("tokio-patch/minimal");
-    let written = written.and_then(|manifest| {
-        let write = |path: &str, text: &str| fs::write(folder.join(path), text);
-        fs::create_dir_all(folder.join("src"))
-            .and_then(|()| write("Cargo.toml", &manifest))
-            .and_then(|()| write("src/lib.rs", ""))
-            .at(folder.display())
-    });
-    if let Err(reason) = written {
-        return Failed(reason);
-    }
+    write(&folder.join("Cargo.toml"), &manifest(&oldest, &patch.to_string_lossy()))?;
+    write(&folder.join("src/lib.rs"), "")?;
     let finish = |mut command: Command, arguments: &[&str]| {
         command.args(arguments).current_dir(&folder);
         execute(command.env("CARGO_TARGET_DIR", workspace.target.join("tokio-patch")))
     };
-    match finish(nightly("cargo"), &["generate-lockfile", "-Z", "direct-minimal-versions"]) {
-        Passed => finish(cargo_command(workspace), &["check", "--locked"]),
-        other => other,
-    }
+    finish(nightly("cargo"), &["generate-lockfile", "-Z", "direct-minimal-versions"])?;
+    finish(cargo_command(workspace), &["check", "--locked"])
 }
 
 /// The oldest version of each dependency, by its name. A dependency has one oldest version.
-fn oldest(root: &str, manifests: &[String]) -> Result<BTreeMap<String, String>, String> {
+fn oldest(root: &str, manifests: &[String]) -> Result<BTreeMap<String, String>> {
     let shared: BTreeMap<_, _> = section(root, "[workspace.dependencies]").collect();
     let mut found = BTreeMap::new();
     let lines = manifests.iter().flat_map(|manifest| section(manifest, "[dependencies]"));
@@ -70,7 +54,8 @@ fn oldest(root: &str, manifests: &[String]) -> Result<BTreeMap<String, String>, 
         let Some(version) = wanted.split('"').nth(1).filter(|_| !is_left_out) else { continue };
         let before = found.insert(name.to_owned(), version.to_owned());
         if let Some(before) = before.filter(|before| before != version) {
-            return Err(format!("{name}: ask for one version, and not for {before} and {version}"));
+            let remedy = format_args!("ask for one version, and not for {before} and {version}");
+            return Err(Failure::from(name).remedy(remedy));
         }
     }
     Ok(found)
@@ -109,7 +94,7 @@ mod tests {
     const ROOT: &str = "[workspace.dependencies]\nour = { path = \"our\", version = \"0.1\" }\n\
                         libc = { version = \"0.2.9\", default-features = false }\n[profile.dev]\n";
 
-    fn found(manifests: &[&str]) -> Result<String, String> {
+    fn found(manifests: &[&str]) -> Result<String> {
         let manifests = Vec::from_iter(manifests.iter().map(|lines| {
             format!(
                 "[package]\nname = \"a\"\n[dependencies]\n{lines}\n[dev-dependencies]\nb = \"1\"\n"
@@ -128,6 +113,9 @@ mod tests {
     #[test]
     fn two_versions_of_one_dependency_are_an_error() {
         let two = found(&["libc.workspace = true", "libc = { version = \"0.2.8\" }"]);
-        assert_eq!(two.unwrap_err(), "libc: ask for one version, and not for 0.2.9 and 0.2.8");
+        assert_eq!(
+            two.unwrap_err().to_string(),
+            "libc: ask for one version, and not for 0.2.9 and 0.2.8"
+        );
     }
 }

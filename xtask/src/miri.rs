@@ -10,9 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Workspace;
+use crate::failure::Failure;
 use crate::fuzz::nightly;
-use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
-use crate::outcome::execute;
+use crate::outcome::Pass::Passed;
+use crate::outcome::{Outcome, execute};
 
 /// After this time no further group begins. On an idle machine, all groups take half of this time.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -86,29 +87,22 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let mut version = nightly("cargo");
     let version = version.args(["miri", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     if !version.status().is_ok_and(|status| status.success()) {
-        return Skipped(
-            "needs Miri (rustup toolchain install nightly --component miri,rust-src)".into(),
-        );
+        let remedy = "rustup toolchain install nightly --component miri,rust-src";
+        return Err(Failure::lack("needs Miri", remedy));
     }
-    if execute(nightly("cargo").args(["miri", "setup"])) != Passed {
-        return Skipped("Miri cannot build its standard library; see above".into());
-    }
+    execute(nightly("cargo").args(["miri", "setup"]))
+        .map_err(|_| Failure::lack("Miri cannot build its standard library", "see above"))?;
     let mut begin = None;
     for (number, group) in GROUPS.iter().enumerate() {
-        if let Failed(reason) = execute(group.command(workspace).arg("--no-run")) {
-            return Failed(reason);
-        }
+        execute(group.command(workspace).arg("--no-run"))?;
         // The time to compile the first group does not count.
         if begin.get_or_insert_with(Instant::now).elapsed() > LIMIT {
             println!("after {} of {} groups the time is over", number, GROUPS.len());
             break;
         }
-        if let Failed(reason) = execute(group.command(workspace).arg("--").args(group.selection()))
-        {
-            return Failed(reason);
-        }
+        execute(group.command(workspace).arg("--").args(group.selection()))?;
     }
-    Passed
+    Ok(Passed)
 }
 
 impl Group {

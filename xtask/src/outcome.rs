@@ -2,32 +2,29 @@
 
 use std::process::Command;
 
-use Outcome::{Failed, Partly, Passed, Skipped};
+use Pass::{Partly, Passed};
 
 use crate::Workspace;
+use crate::failure::{At as _, Result};
 
-/// The outcome of a step.
+/// How a step passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Pass {
     Passed,
-    /// The step passed, without the tests that this machine cannot run.
+    /// Without the tests that this machine cannot run.
     Partly(String),
-    Failed(String),
-    /// The step did not run, because this machine lacks something.
-    Skipped(String),
 }
 
-impl Outcome {
-    /// The outcome of a step of two parts.
-    pub(crate) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Passed, one) | (one, Passed) => one,
-            (Failed(one), Failed(other)) => Failed(format!("{one}\n{other}")),
-            (Failed(one), _) | (_, Failed(one)) => Failed(one),
-            (Partly(one) | Skipped(one), Partly(other) | Skipped(other)) => {
-                Partly(format!("{one}; {other}"))
-            }
-        }
+/// The outcome of a step.
+pub(crate) type Outcome = Result<Pass>;
+
+/// The outcome of a step of two parts.
+pub(crate) fn both(one: Outcome, other: Outcome) -> Outcome {
+    match (one, other) {
+        (Ok(Passed), other) | (other, Ok(Passed)) => other,
+        (Ok(Partly(one)), Ok(Partly(other))) => Ok(Partly(format!("{one}; {other}"))),
+        (Err(one), Err(other)) => Err(format!("{one}\n{other}").into()),
+        (Err(one), _) | (_, Err(one)) => Err(one),
     }
 }
 
@@ -52,9 +49,6 @@ pub(crate) fn cargo_command(workspace: &Workspace) -> Command {
 /// Runs `command` on this terminal, with its output unchanged.
 pub(crate) fn execute(command: &mut Command) -> Outcome {
     let name = command.get_program().to_string_lossy().into_owned();
-    match command.status() {
-        Ok(status) if status.success() => Passed,
-        Ok(status) => Failed(status.to_string()),
-        Err(error) => Failed(format!("cannot run {name}: {error}")),
-    }
+    let status = command.status().at(format_args!("cannot run {name}"))?;
+    if status.success() { Ok(Passed) } else { Err(status.to_string().into()) }
 }

@@ -15,9 +15,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::failure::{Failure, Result};
 use crate::files::{copy, read, remove, write};
-use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
-use crate::outcome::{cargo_command, execute};
+use crate::outcome::{Outcome, cargo_command, execute};
 use crate::pages::excerpt::Excerpt;
 use crate::{Workspace, convert, tools};
 
@@ -47,34 +47,23 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
     build.args(["build", "--profile", "dist", "--locked", "--package", "duality"]);
     // A default build has no TLS, so that it is quick.
     build.args(["--features", "http2,rustls"]);
-    match execute(&mut build) {
-        Passed => {}
-        other => return other,
-    }
+    execute(&mut build)?;
     let mut build = cargo_command(workspace);
     build.args(["build", "--profile", "dist", "--locked", "--package", "cargo-duality"]);
-    match execute(&mut build) {
-        Passed => {}
-        other => return other,
-    }
-    match convert::build(workspace) {
-        Passed => {}
-        other => return other,
-    }
+    execute(&mut build)?;
+    convert::build(workspace)?;
     let folder = workspace.target.join("package");
-    if let Err(problem) = fill(workspace, &folder) {
-        return Failed(problem);
-    }
+    fill(workspace, &folder)?;
     println!("made {}", folder.display());
     if tools::find("cargo-deb").is_none() {
-        let without = "the package needs cargo-deb: cargo install --locked cargo-deb";
-        return Skipped(without.into());
+        let remedy = "cargo install --locked cargo-deb";
+        return Err(Failure::lack("the package needs cargo-deb", remedy));
     }
     let mut package = cargo_command(workspace);
     execute(package.args(["deb", "--no-build", "--profile", "dist", "--package", "duality"]))
 }
 
-fn fill(workspace: &Workspace, folder: &Path) -> Result<(), String> {
+fn fill(workspace: &Workspace, folder: &Path) -> Result {
     remove(folder)?;
     let command = folder.join("bin/duality");
     copy(&workspace.target.join("dist/duality"), &command)?;

@@ -6,9 +6,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{fs, io};
 
-use crate::files::At;
+use crate::failure::{At as _, Failure, Result};
+use crate::files::make;
+use crate::outcome::execute;
 use crate::{Workspace, tools};
 
 /// One peer: its source and the needs of its compiler.
@@ -59,9 +60,9 @@ const fn c(
 /// # Errors
 ///
 /// Names a peer that does not compile although all packages are there.
-pub(crate) fn build(workspace: &Workspace) -> Result<Vec<String>, String> {
+pub(crate) fn build(workspace: &Workspace) -> Result<Vec<String>> {
     let folder = workspace.target.join("peers");
-    fs::create_dir_all(&folder).at(folder.display())?;
+    make(&folder)?;
     let packages = missing_packages(|header| Path::new(header).is_file());
     let refusal = if packages.is_empty() { None } else { tools::install_packages(&packages).err() };
     if let Some(refusal) = &refusal {
@@ -72,7 +73,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<Vec<String>, String> {
         let program = folder.join(peer.name);
         match compiler(workspace, peer, &program) {
             Ok(mut command) => {
-                run(&mut command).at(format_args!("{}/{}", peer.folder, peer.name))?;
+                execute(&mut command).at(format_args!("{}/{}", peer.folder, peer.name))?;
                 println!("built {}", program.display());
             }
             Err(lack) => {
@@ -98,21 +99,25 @@ fn missing_packages(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
 }
 
 /// The command that makes `program` of a peer, or what the machine lacks for the peer.
-fn compiler(workspace: &Workspace, peer: &Peer, program: &Path) -> Result<Command, String> {
+fn compiler(workspace: &Workspace, peer: &Peer, program: &Path) -> Result<Command> {
     let folder = workspace.root.join(peer.folder);
     match peer.needs {
         Needs::C { library, header, package } => {
             if !Path::new(header).is_file() {
-                return Err(format!("no {header}: install Debian's {package}"));
+                let remedy = format_args!("install Debian's {package}");
+                return Err(Failure::lack(format_args!("no {header}"), remedy));
             }
-            let cc = tools::find("cc").ok_or("no C compiler `cc`: install Debian's gcc")?;
+            let cc = tools::find("cc")
+                .ok_or_else(|| Failure::lack("no C compiler `cc`", "install Debian's gcc"))?;
             let mut command = Command::new(cc);
             command.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"]);
             command.arg(program).arg(folder.join(peer.name).with_extension("c")).arg(library);
             Ok(command)
         }
         Needs::Go => {
-            let go = go().ok_or("no `go`, neither on the path nor in /usr/local/go")?;
+            let go = go().ok_or_else(|| {
+                Failure::lack("no `go`, neither on the path nor in /usr/local/go", "install Go")
+            })?;
             let mut command = Command::new(go);
             // Any version of Go is good enough. Go must not fetch another version.
             command.env("GOTOOLCHAIN", "local").args(["build", "-o"]).arg(program);
@@ -128,11 +133,6 @@ fn go() -> Option<PathBuf> {
     tools::find("go").or_else(|| installed.is_file().then_some(installed))
 }
 
-fn run(command: &mut Command) -> io::Result<()> {
-    let status = command.status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{status}, see above"))) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn every_peer_has_its_source_and_no_source_is_forgotten() {
         let folder = Workspace::locate().root.join("peers");
-        let mut sources: Vec<String> = fs::read_dir(&folder)
+        let mut sources: Vec<String> = std::fs::read_dir(&folder)
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.extension().is_some_and(|kind| kind == "c" || kind == "go"))
@@ -163,7 +163,7 @@ mod tests {
     fn what_is_lacking_is_named() {
         let workspace = Workspace::locate();
         let peer = c("st", "-lst", "/nowhere/st.h", "libst-dev");
-        let lack = compiler(&workspace, &peer, Path::new("st")).unwrap_err();
+        let lack = compiler(&workspace, &peer, Path::new("st")).unwrap_err().to_string();
         assert!(lack.contains("/nowhere/st.h") && lack.contains("libst-dev"), "{lack}");
     }
 }

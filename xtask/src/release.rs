@@ -13,9 +13,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::files::{At, copy, make, read, remove, write};
-use crate::outcome::Outcome::{self, Failed, Passed};
-use crate::outcome::{cargo_command, execute};
+use crate::failure::{At as _, Failure, Result};
+use crate::files::{copy, make, read, remove, write};
+use crate::outcome::Pass::Passed;
+use crate::outcome::{Outcome, cargo_command, execute};
 use crate::{Workspace, tools};
 
 /// What this command does, for the help.
@@ -30,24 +31,20 @@ const SUMS: &str = "SHA256SUMS";
 
 /// Makes the release, and with `--verify` makes it twice.
 pub(crate) fn run(workspace: &Workspace, verify: bool) -> Outcome {
-    match release(workspace, verify) {
-        Ok(folder) => {
-            println!("made {}", folder.display());
-            Passed
-        }
-        Err(problem) => Failed(problem),
-    }
+    println!("made {}", release(workspace, verify)?.display());
+    Ok(Passed)
 }
 
-fn release(workspace: &Workspace, verify: bool) -> Result<PathBuf, String> {
+fn release(workspace: &Workspace, verify: bool) -> Result<PathBuf> {
     let changed = git(workspace, &["status", "--porcelain", "--untracked-files=no"])?;
     if !changed.is_empty() {
-        return Err(format!("a release is made of a commit: commit or stash {changed}"));
+        let remedy = format_args!("commit or stash {changed}");
+        return Err(Failure::from("a release is made of a commit").remedy(remedy));
     }
     for program in PROGRAMS {
         if tools::find(program).is_none() {
             let install = ["install", "--locked", program];
-            passed(execute(cargo_command(workspace).args(install)), program)?;
+            execute(cargo_command(workspace).args(install)).at(program)?;
         }
     }
     // Of this commit are both builds, even if another one is made meanwhile.
@@ -77,7 +74,7 @@ struct Build {
 }
 
 impl Build {
-    fn make(workspace: &Workspace, commit: &str, checkout: &Path) -> Result<Self, String> {
+    fn make(workspace: &Workspace, commit: &str, checkout: &Path) -> Result<Self> {
         check_out(workspace, commit, checkout)?;
         let time = git(workspace, &["log", "-1", "--format=%ct", commit])?;
         let environment = environment(checkout, &time)?;
@@ -96,7 +93,7 @@ impl Build {
             command
         };
         let package = ["run", "--quiet", "--locked", "--package", "xtask", "--", "package"];
-        passed(execute(cargo().args(package)), "cargo xtask package")?;
+        execute(cargo().args(package)).at("cargo xtask package")?;
         let folder = checkout.join("target/releases");
         make(&folder)?;
         let package = only_file(&checkout.join("target/debian"), "deb")?;
@@ -107,7 +104,7 @@ impl Build {
         bill.args(["cyclonedx", "--manifest-path", "crates/duality/Cargo.toml"]);
         bill.args(["--features", "http2,rustls", "--format", "json", "--spec-version", "1.5"]);
         bill.args(["--quiet", "--override-filename", "bill"]);
-        passed(execute(&mut bill), "cargo cyclonedx")?;
+        execute(&mut bill).at("cargo cyclonedx")?;
         for program in ["duality", "cargo-duality"] {
             let to = folder.join(format!("{program}-{version}.cdx.json"));
             write_bill(checkout, program, &to)?;
@@ -118,7 +115,7 @@ impl Build {
 }
 
 /// Writes the files of a commit to a folder.
-fn check_out(workspace: &Workspace, commit: &str, checkout: &Path) -> Result<(), String> {
+fn check_out(workspace: &Workspace, commit: &str, checkout: &Path) -> Result {
     make(checkout)?;
     let archive = checkout.with_extension("tar");
     let output = format!("--output={}", archive.display());
@@ -129,12 +126,14 @@ fn check_out(workspace: &Workspace, commit: &str, checkout: &Path) -> Result<(),
 }
 
 /// What makes compilers forget where and when they run.
-fn environment(checkout: &Path, time: &str) -> Result<Vec<(&'static str, String)>, String> {
+fn environment(checkout: &Path, time: &str) -> Result<Vec<(&'static str, String)>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
         let home = std::env::var_os("HOME")?;
         Some(Path::new(&home).join(".cargo"))
     });
-    let home = home.ok_or("set CARGO_HOME or HOME: without them, cargo's folder is unknown")?;
+    let home = home.ok_or_else(|| {
+        Failure::from("cargo's folder is unknown").remedy("set CARGO_HOME or HOME")
+    })?;
     let compiler = tools::run(Command::new("rustc").arg("-vV"))?;
     let commit = compiler.lines().find_map(|line| line.strip_prefix("commit-hash: "));
     let root = tools::run(Command::new("rustc").args(["--print", "sysroot"]))?;
@@ -161,7 +160,7 @@ fn environment(checkout: &Path, time: &str) -> Result<Vec<(&'static str, String)
 }
 
 /// Packs a folder so that order, owners, modes and times do not depend on the machine.
-fn archive(folder: &Path, into: &Path, name: &str, time: &str) -> Result<(), String> {
+fn archive(folder: &Path, into: &Path, name: &str, time: &str) -> Result {
     let path = into.join(format!("{name}.tar"));
     let mut tar = Command::new("tar");
     tar.args(["--create", "--format=gnu", "--sort=name", "--owner=0", "--group=0"]);
@@ -173,13 +172,13 @@ fn archive(folder: &Path, into: &Path, name: &str, time: &str) -> Result<(), Str
 
 /// Copies the SBOM of a program. cargo-cyclonedx writes one beside the manifest of each package.
 /// The identifiers of packages have the path of the checkout.
-fn write_bill(checkout: &Path, program: &str, to: &Path) -> Result<(), String> {
+fn write_bill(checkout: &Path, program: &str, to: &Path) -> Result {
     let made = checkout.join("crates").join(program).join("bill.json");
     write(to, &read(&made)?.replace(&checkout.display().to_string(), "/duality"))
 }
 
 /// Writes the checksums of a folder's files, in the format of sha256sum.
-fn sum(folder: &Path) -> Result<(), String> {
+fn sum(folder: &Path) -> Result {
     let mut command = Command::new("sha256sum");
     let sums = tools::run(command.current_dir(folder).arg("--").args(names(folder)?))?;
     write(&folder.join(SUMS), &sums)
@@ -190,10 +189,10 @@ fn sum(folder: &Path) -> Result<(), String> {
 /// # Errors
 ///
 /// Which files differ, and where they are.
-fn compare(first: &Path, second: &Path) -> Result<(), String> {
+fn compare(first: &Path, second: &Path) -> Result {
     let (names, others) = (names(first)?, names(second)?);
     if names != others {
-        return Err(format!("the builds have other files: {names:?} and {others:?}"));
+        return Err(format!("the builds have other files: {names:?} and {others:?}").into());
     }
     let bytes = |path: PathBuf| fs::read(&path).at(path.display());
     let mut differ = Vec::new();
@@ -209,12 +208,13 @@ fn compare(first: &Path, second: &Path) -> Result<(), String> {
             differ.join(", "),
             first.display(),
             second.display()
-        )),
+        )
+        .into()),
     }
 }
 
 /// The names of a folder's files, sorted.
-fn names(folder: &Path) -> Result<Vec<String>, String> {
+fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(folder).at(folder.display())?;
     let mut names = Vec::new();
     for entry in entries {
@@ -226,26 +226,19 @@ fn names(folder: &Path) -> Result<Vec<String>, String> {
 }
 
 /// The only file of a folder that ends so.
-fn only_file(folder: &Path, extension: &str) -> Result<PathBuf, String> {
+fn only_file(folder: &Path, extension: &str) -> Result<PathBuf> {
     let mut found = names(folder)?;
     found.retain(|name| Path::new(name).extension().is_some_and(|own| own == extension));
     match &found[..] {
         [name] => Ok(folder.join(name)),
-        _ => Err(format!("{} has {} files .{extension}", folder.display(), found.len())),
+        _ => Err(format!("{} has {} files .{extension}", folder.display(), found.len()).into()),
     }
 }
 
-fn git(workspace: &Workspace, arguments: &[&str]) -> Result<String, String> {
+fn git(workspace: &Workspace, arguments: &[&str]) -> Result<String> {
     let mut git = Command::new("git");
     let said = tools::run(git.current_dir(&workspace.root).args(arguments))?;
     Ok(said.trim().to_owned())
-}
-
-fn passed(outcome: Outcome, what: &str) -> Result<(), String> {
-    match outcome {
-        Passed => Ok(()),
-        other => Err(format!("{what}: {other:?}")),
-    }
 }
 
 #[cfg(test)]
@@ -279,9 +272,9 @@ mod tests {
         let other = Folder::new("other", &[("a", "1"), ("b", "3"), (SUMS, "x")]);
         let fewer = Folder::new("fewer", &[("a", "1")]);
         assert_eq!(compare(&one.0, &same.0), Ok(()));
-        let problem = compare(&one.0, &other.0).unwrap_err();
+        let problem = compare(&one.0, &other.0).unwrap_err().to_string();
         assert!(problem.starts_with("not reproducible: b differ in "), "{problem}");
-        assert!(compare(&one.0, &fewer.0).unwrap_err().contains("other files"));
+        assert!(compare(&one.0, &fewer.0).unwrap_err().to_string().contains("other files"));
     }
 
     #[test]

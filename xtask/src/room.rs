@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::failure::{Failure, Result};
 use crate::files::remove;
 
 /// What a step leaves: a folder beneath the target directory, and the most bytes that the folder
@@ -29,7 +30,7 @@ pub(crate) struct Build {
 /// # Errors
 ///
 /// Says how much is missing, and where.
-pub(crate) fn make(target: &Path, before: &[Build], rest: &[Build]) -> Result<(), String> {
+pub(crate) fn make(target: &Path, before: &[Build], rest: &[Build]) -> Result {
     // Without a usable `df`, the build itself may fail for lack of room.
     let Some(mut free) = free(target) else { return Ok(()) };
     let needed = most(rest, |folder| size(&target.join(folder)));
@@ -47,12 +48,9 @@ pub(crate) fn make(target: &Path, before: &[Build], rest: &[Build]) -> Result<()
     if free >= needed {
         return Ok(());
     }
-    Err(format!(
-        "the builds need {} more, and {} has {} left: make room, or set CARGO_TARGET_DIR",
-        gigabytes(needed),
-        target.display(),
-        gigabytes(free)
-    ))
+    let (needed, free) = (gigabytes(needed), gigabytes(free));
+    let short = format!("the builds need {needed} more, and {} has {free} left", target.display());
+    Err(Failure::from(short).remedy("make room, or set CARGO_TARGET_DIR"))
 }
 
 /// The most bytes that `builds` add at any time to what is there now, if each folder goes after its
@@ -132,7 +130,7 @@ mod tests {
         let before = [build("debug", 1), build("loom", 1)];
         assert_eq!(make(&target, &before, &[build("debug", 1)]), Ok(()));
         assert!(there("debug") && there("loom"), "there is room for a byte");
-        let refused = make(&target, &before, &[build("debug", 1 << 60)]).unwrap_err();
+        let refused = make(&target, &before, &[build("debug", 1 << 60)]).unwrap_err().to_string();
         assert!(refused.contains("need 1152921504.6 GB more"), "{refused}");
         assert!(there("debug") && !there("loom"));
         fs::remove_dir_all(&target).unwrap();

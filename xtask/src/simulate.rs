@@ -4,8 +4,8 @@
 use std::process::Command;
 
 use crate::Workspace;
-use crate::outcome::Outcome::{self, Passed};
-use crate::outcome::{cargo_command, execute};
+use crate::outcome::Pass::Passed;
+use crate::outcome::{Outcome, cargo_command, execute};
 
 /// What this command does, for the help.
 pub(crate) const ABOUT: &str = "a thousand seeds of each service in a simulated world, with faults";
@@ -30,17 +30,11 @@ const SEEDS: [(&str, u32, u32); 12] = [
 
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let build = ["build", "--release", "--package=duality-simulate", "--example=services"];
-    match execute(cargo_command(workspace).args(build)) {
-        Passed => {}
-        other => return other,
-    }
+    execute(cargo_command(workspace).args(build))?;
     let program = workspace.target.join("release/examples/services");
     for (name, servers, seeds) in SEEDS {
         let servers = format!("servers={servers}");
-        match execute(Command::new(&program).args([name, &seeds.to_string(), "both", &servers])) {
-            Passed => {}
-            failed => return failed,
-        }
+        execute(Command::new(&program).args([name, &seeds.to_string(), "both", &servers]))?;
     }
-    Passed
+    Ok(Passed)
 }

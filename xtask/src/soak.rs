@@ -12,8 +12,8 @@ use std::process::Command;
 
 use crate::Workspace;
 use crate::fuzz::{nightly, nightly_host};
-use crate::outcome::Outcome::{self, Passed, Skipped};
-use crate::outcome::{cargo_command, execute};
+use crate::outcome::Pass::Passed;
+use crate::outcome::{Outcome, cargo_command, execute};
 
 /// The crates that may have unsafe code. The tests of these crates run first.
 const UNSAFE: [&str; 4] =
@@ -35,16 +35,12 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Outcome {
     let mut build = cargo_command(workspace);
     build.args(["build", "--quiet", "--package=duality-conformance", "--bin=soak"]);
     let clients = workspace.target.join("debug").join("soak");
-    let checked = match execute(&mut build) {
-        Passed => execute(Command::new(&clients).args(arguments)),
-        failed => failed,
-    };
-    if checked != Passed || arguments.iter().any(|argument| ["-h", "--help"].contains(argument)) {
-        return checked;
+    execute(&mut build)?;
+    let checked = execute(Command::new(&clients).args(arguments))?;
+    if arguments.iter().any(|argument| ["-h", "--help"].contains(argument)) {
+        return Ok(checked);
     }
-    let Some(host) = nightly_host() else {
-        return Skipped("needs nightly (rustup toolchain install nightly)".into());
-    };
+    let host = nightly_host()?;
     let folder = workspace.target.join("soak");
     let sanitized = |words: &[&str]| {
         let mut command = nightly("cargo");
@@ -73,10 +69,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Outcome {
     ];
     for (what, command) in steps {
         println!("--- {what}");
-        match execute(command) {
-            Passed => {}
-            failed => return failed,
-        }
+        execute(command)?;
     }
-    Passed
+    Ok(Passed)
 }

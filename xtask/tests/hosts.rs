@@ -177,8 +177,8 @@ fn hosts_answer_by_ssh_and_leave_nothing() {
     };
     for number in 1..=3 {
         let host = hosts.host(number);
-        let said = ssh(&[&host, "hostname"]);
-        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), host, "{said:?}");
+        let output = ssh(&[&host, "hostname"]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), host, "{output:?}");
     }
     assert!(ssh(&["web2", "true"]).status.success());
     let unknown = ssh(&["-o", "HostKeyAlias=unknown", &hosts.host(1), "true"]);
@@ -186,8 +186,8 @@ fn hosts_answer_by_ssh_and_leave_nothing() {
 
     let again = hosts.command("up", &["--network", &hosts.network]);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
-    let said = String::from_utf8_lossy(&again.stderr);
-    assert!(said.contains(&format!("hosts down --name {}", hosts.name)), "{said}");
+    let stderr = String::from_utf8_lossy(&again.stderr);
+    assert!(stderr.contains(&format!("hosts down --name {}", hosts.name)), "{stderr}");
     let listed = hosts.command("list", &[]);
     let listed = String::from_utf8_lossy(&listed.stdout);
     for part in [&hosts.host(3), &hosts.address(3), "sshd ", "nsenter --net=", &config] {
@@ -203,8 +203,8 @@ fn hosts_answer_by_ssh_and_leave_nothing() {
         .spawn()
         .expect("nsenter is there");
     let mut ready = [0; 5];
-    let said = stubborn.stdout.as_mut().expect("it is piped").read_exact(&mut ready);
-    said.expect("it starts");
+    let began = stubborn.stdout.as_mut().expect("it is piped").read_exact(&mut ready);
+    began.expect("it starts");
     let namespaces = hosts.namespaces();
     assert_eq!(namespaces.len(), 4, "{namespaces:?}");
     let links: BTreeSet<String> = namespaces
@@ -252,8 +252,8 @@ fn a_pulled_cable_stalls_a_transfer_and_a_plugged_one_revives_it() {
 
     let absent = hosts.command("cut", &["3"]);
     assert_eq!(absent.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&absent.stderr);
-    assert!(said.contains("no host 3: they are 1 to 2"), "{said}");
+    let stderr = String::from_utf8_lossy(&absent.stderr);
+    assert!(stderr.contains("no host 3: they are 1 to 2"), "{stderr}");
 }
 
 #[test]
@@ -319,8 +319,8 @@ fn slurm_runs_a_command_on_the_host_that_is_named() {
         srun.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut srun = srun.spawn().expect("timeout is there");
         srun.stdin.take().expect("it is piped").write_all(b"input\n").expect("it reads");
-        let said = srun.wait_with_output().expect("it ends");
-        assert_eq!(String::from_utf8_lossy(&said.stdout), format!("{host}\ninput\n"));
+        let output = srun.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{host}\ninput\n"));
     }
     // A running job: its srun is on this machine, and `down` must end it.
     let mut srun = Command::new("timeout");
@@ -328,8 +328,8 @@ fn slurm_runs_a_command_on_the_host_that_is_named() {
     srun.args(["sh", "-c", "echo ready; exec sleep 1000"]);
     srun.env("SLURM_CONF", hosts.path("slurm.conf")).stdout(Stdio::piped());
     let mut srun = srun.spawn().expect("timeout is there");
-    let said = srun.stdout.as_mut().expect("it is piped").read_exact(&mut [0; 5]);
-    said.expect("the job starts");
+    let began = srun.stdout.as_mut().expect("it is piped").read_exact(&mut [0; 5]);
+    began.expect("the job starts");
     assert!(hosts.command("down", &[]).status.success());
     let ended = srun.wait().expect("it is our child");
     assert_ne!(ended.code(), Some(124), "srun waits for ever");
@@ -389,8 +389,8 @@ fn misuse_ends_with_exit_code_2() {
     ] {
         let output = xtask(&line.split_terminator(' ').collect::<Vec<_>>());
         assert_eq!(output.status.code(), Some(2), "{line}: {output:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.lines().count() == 1 && said.len() > 10, "{line}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.lines().count() == 1 && stderr.len() > 10, "{line}: {stderr}");
     }
     let help = xtask(&["--help"]);
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--slurm"));

@@ -31,9 +31,9 @@ use duality_runtime::task::{self, thread};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::common::accept_queue::{AcceptQueue, reserve};
+use crate::common::acceptor::{Acceptor, AsTasks};
 use crate::common::admission::Admission;
-use crate::common::door::{AsTasks, Door};
-use crate::common::line::Limit;
+use crate::common::wait_queue::Limit;
 use crate::{About, Architecture, Disk, Footprint, Options, Served, Server, World};
 
 /// The event loop on `select(2)`.
@@ -213,31 +213,31 @@ async fn accept_and_spawn(listener: TcpListener, service: Served, policy: Accept
     task::show_stage("accept");
     let queue = &policy.queue;
     let connections = Connections::default();
-    let mut door =
-        Door::<AsTasks>::new(listener, &service, policy.limit, &connections, policy.admission);
+    let mut acceptor =
+        Acceptor::<AsTasks>::new(listener, &service, policy.limit, &connections, policy.admission);
     let starter = {
         let (queue, service, connections) = (queue.clone(), service.clone(), connections.clone());
         task::spawn(async move { queue.start_connections(&service, &connections).await })
     };
     let starter = starter.expect("a loop without connections has room for a task");
     // Reserves a task first, so that each accepted connection can be served.
-    let mut reserved = reserve(&mut door.pressure).await;
+    let mut reserved = reserve(&mut acceptor.pressure).await;
     let mut credit = 0;
     loop {
         queue.wait_for_room(&connections, &mut credit).await;
         let served = || connections.count() + queue.waiting();
-        if policy.is_one_by_one(served() + door.waiting()) {
-            door.listener().accept_on_demand();
+        if policy.is_one_by_one(served() + acceptor.waiting()) {
+            acceptor.listener().accept_on_demand();
         }
-        let Some(stream) = door.next(served).await else { break };
+        let Some(stream) = acceptor.next(served).await else { break };
         if queue.starts_at_once(&connections) {
             reserved.spawn(service.begin(stream, connections.enter()));
-            reserved = reserve(&mut door.pressure).await;
+            reserved = reserve(&mut acceptor.pressure).await;
         } else {
             queue.push(stream);
         }
     }
-    door.close().await;
+    acceptor.close().await;
     queue.close();
     let _ = starter.await;
     connections.all_ended().await;

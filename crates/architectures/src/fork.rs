@@ -19,9 +19,9 @@ use duality_runtime::handler::Connections;
 use duality_runtime::time::{Duration, timeout};
 use duality_runtime::{block_on, task};
 
+use crate::common::acceptor::{Acceptor, InPlace};
 use crate::common::admission::Admission;
 use crate::common::children::{Children, ROUND};
-use crate::common::door::{Door, InPlace};
 use crate::{About, Architecture, Footprint, Needs, Options, Server, World};
 
 /// How often a parent tries to reap children while connections wait for a slot.
@@ -57,11 +57,11 @@ impl Architecture for Fork {
         let connections = Connections::default();
         // Children have their own descriptors and memory, so the parent checks none.
         let admission = Admission::unlimited();
-        let door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
-        let mut door = Some(door);
+        let acceptor = Acceptor::<InPlace>::new(listener, &service, limit, &connections, admission);
+        let mut acceptor = Some(acceptor);
         block_on(async {
             task::show_stage("accept");
-            while let Some(accepting) = &mut door {
+            while let Some(accepting) = &mut acceptor {
                 children.reap_all();
                 let served = children.count();
                 // While there are children to reap, the parent waits only for short times.
@@ -78,18 +78,18 @@ impl Architecture for Fork {
                 };
                 while waiting.is_some() {
                     let started = children.give(&mut waiting, |stream| {
-                        drop(door.take());
+                        drop(acceptor.take());
                         task::contain(|| block_on(service.begin(stream, connections.enter())));
                     });
                     if let Err(error) = started {
-                        let Some(door) = &mut door else { return };
-                        door.pressure.wait_out("fork", &error).await;
+                        let Some(acceptor) = &mut acceptor else { return };
+                        acceptor.pressure.wait_out("fork", &error).await;
                         children.reap_all();
                     }
                 }
             }
-            if let Some(door) = door.take() {
-                door.close().await;
+            if let Some(acceptor) = acceptor.take() {
+                acceptor.close().await;
             }
         });
         children.drain();

@@ -27,8 +27,8 @@ use duality_runtime::task::{self, thread};
 use duality_runtime::{block_on, log};
 
 use crate::common::accept::{Members, Slots, accept_and_serve};
+use crate::common::acceptor::{Acceptor, InPlace};
 use crate::common::admission::Admission;
-use crate::common::door::{Door, InPlace};
 use crate::common::pressure::remedy;
 use crate::common::waiters::{self, Waiters};
 use crate::{About, Architecture, Footprint, HandOver, Options, Server, World};
@@ -161,15 +161,15 @@ fn by_a_list(crew: &Crew, server: Server) -> io::Result<()> {
     let admission = Admission::new(&listener, service.descriptors(), 1).of_descriptors();
     // Connections that a thread serves, or that wait for a thread.
     let connections = Connections::default();
-    let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
+    let mut acceptor = Acceptor::<InPlace>::new(listener, &service, limit, &connections, admission);
     block_on(async {
         task::show_stage("accept");
         loop {
             list.vacancy();
-            let Some(stream) = door.next(|| connections.count()).await else { break };
+            let Some(stream) = acceptor.next(|| connections.count()).await else { break };
             list.put(stream, connections.enter());
         }
-        door.close().await;
+        acceptor.close().await;
         list.close();
         crew.present.all_ended().await;
     });
@@ -236,9 +236,9 @@ impl List {
         let mut inner = self.lock();
         inner.streams.push_back((stream, active));
         let length = inner.streams.len();
-        let summons = inner.idle.summon(length);
+        let wake = inner.idle.wake_for(length);
         drop(inner);
-        summons.send(&self.changed);
+        wake.send(&self.changed);
     }
 
     /// Waits for a connection, and returns the one that has waited longest. `None` if no more will
@@ -255,14 +255,14 @@ impl List {
             self.call_acceptor(&mut inner);
         }
         let left = inner.streams.len();
-        let summons = inner.idle.summon(left);
+        let wake = inner.idle.wake_for(left);
         drop(inner);
-        summons.send(&self.changed);
+        wake.send(&self.changed);
         next
     }
 
     fn call_acceptor(&self, inner: &mut Inner) {
-        inner.acceptor.summon(1).send(&self.left);
+        inner.acceptor.wake_for(1).send(&self.left);
     }
 
     fn close(&self) {

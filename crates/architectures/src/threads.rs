@@ -19,8 +19,8 @@ use duality_runtime::block_on;
 use duality_runtime::handler::Connections;
 use duality_runtime::task::{self, thread};
 
+use crate::common::acceptor::{Acceptor, InPlace};
 use crate::common::admission::Admission;
-use crate::common::door::{Door, InPlace};
 use crate::{About, Architecture, Footprint, Mappings, Options, Server, World};
 
 /// See the [module](self).
@@ -53,18 +53,19 @@ impl Architecture for Threads {
         let listener = server.into_listener();
         let connections = Connections::default();
         let admission = Admission::new(&listener, service.descriptors(), 1);
-        let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
+        let mut acceptor =
+            Acceptor::<InPlace>::new(listener, &service, limit, &connections, admission);
         block_on(async {
             task::show_stage("accept");
-            while let Some(stream) = door.next(|| connections.count()).await {
+            while let Some(stream) = acceptor.next(|| connections.count()).await {
                 let task = service.begin(stream, connections.enter());
                 let mut body: thread::ThreadBody = Box::new(move || block_on(task));
                 while let Err(refused) = thread::start(stack, body) {
-                    door.pressure.wait_out("thread", &refused.error).await;
+                    acceptor.pressure.wait_out("thread", &refused.error).await;
                     body = refused.body;
                 }
             }
-            door.close().await;
+            acceptor.close().await;
             connections.all_ended().await;
         });
         Ok(())

@@ -24,6 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_architectures::{Architecture, Options};
+use duality_lab::record::{Cell, Measured, Outcome};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The time after which a wait has failed. Everything that works takes less. Beside `sync(2)` in a
@@ -251,6 +252,23 @@ pub fn complaints_of_load(said: &str) -> Vec<&str> {
             || line.contains("requests of the piece were answered")
     };
     said.lines().filter(|line| !is_busy(line)).collect()
+}
+
+/// The figures of a cell. `None`, and a line about the skip, if its window had no reply because the
+/// machine was busy. The time of a window must decide no test.
+///
+/// # Panics
+///
+/// Panics if the cell has no figures for another reason.
+pub fn figures(cell: &Cell) -> Option<&Measured> {
+    match &cell.outcome {
+        Outcome::Measured(figures) => return Some(figures),
+        Outcome::Unavailable { reason } if reason.starts_with("no reply came within") => {
+            skip(format_args!("{} at {}: {reason}", cell.subject, cell.concurrency));
+        }
+        other => panic!("{} at {}: {other:?}", cell.subject, cell.concurrency),
+    }
+    None
 }
 
 /// Reports that a test is skipped here, with the reason, past the captured output. `cargo xtask

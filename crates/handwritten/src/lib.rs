@@ -34,7 +34,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use duality_architectures::common::line::Limit;
+use duality_architectures::common::wait_queue::Limit;
 use duality_architectures::{ByHand, OpenedByHand};
 use duality_services::{self as services, Setup, SetupError, http::Http};
 

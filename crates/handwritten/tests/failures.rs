@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use duality_architectures::common::admission::Admission;
-use duality_architectures::common::line::Limit;
+use duality_architectures::common::wait_queue::Limit;
 use duality_runtime::drain;
 use duality_runtime::net::{ListenOptions, TcpListener};
 use duality_services::http::{Config, Http, Limits};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use duality_architectures::ByHand;
 use duality_architectures::common::admission::Admission;
-use duality_architectures::common::line::Limit;
+use duality_architectures::common::wait_queue::Limit;
 use duality_runtime::drain;
 use duality_runtime::net::{ListenOptions, TcpListener};
 use duality_services::http::Http;

@@ -70,7 +70,7 @@ impl Closing {
 
     /// Waits until the connection must close.
     pub(crate) async fn requested(mut self) {
-        // A dropped door closes its connections, too.
+        // A dropped acceptor closes its connections, too.
         let _ = self.0.wait_for(|closes| *closes).await;
     }
 }

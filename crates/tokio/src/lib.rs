@@ -7,18 +7,18 @@
 //! ```text
 //!   App ── Form ─ makes, for each runtime ─▶ Instance ─ serves ─▶ a connection
 //!                                              ▲
-//!                layouts: Door ─ accepts ──────┤   on a runtime of tokio's
+//!                layouts: Acceptor ─ accepts ──┤   on a runtime of tokio's
 //!                ours: Handler ────────────────┘   in a world of Duality's, tokio beside
 //! ```
 
 #![deny(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
+mod acceptor;
 mod app;
 mod arrived;
 mod beside;
 mod client;
-mod door;
 mod drain;
 mod failure;
 mod form;

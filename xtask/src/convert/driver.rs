@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::{folder, source};
-use crate::files::At;
+use crate::failure::{At as _, Result};
 use crate::{Workspace, files, tools};
 
 /// One test of the driver. The error says what is wrong.
-type Test = fn(&Driver) -> Result<(), String>;
+type Test = fn(&Driver) -> Result;
 
 struct Driver {
     /// The script that makes gdb show the calls of a waiting thread.
@@ -20,7 +20,7 @@ struct Driver {
     work: PathBuf,
 }
 
-pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
+pub(super) fn run(workspace: &Workspace) -> Result {
     let folder = folder(workspace);
     let work = folder.join("driver");
     // What an earlier run linked would come from the cache, without its warnings.
@@ -61,7 +61,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
 }
 
 impl Driver {
-    fn write_sources(&self, tests: &Path) -> Result<(), String> {
+    fn write_sources(&self, tests: &Path) -> Result {
         let write = |name: &str, text: &str| fs::write(self.work.join(name), text).at(name);
         write(
             "waits.c",
@@ -121,7 +121,7 @@ impl Driver {
     }
 
     /// Writes sources with threads in C++, and a library that gets threads of the program.
-    fn write_sources_of_libraries(&self) -> Result<(), String> {
+    fn write_sources_of_libraries(&self) -> Result {
         let write = |name: &str, text: &str| fs::write(self.work.join(name), text).at(name);
         write(
             "thread.cc",
@@ -175,7 +175,7 @@ impl Driver {
     }
 
     /// Writes sources with handlers and clean-up around the end of a thread.
-    fn write_sources_of_ends(&self) -> Result<(), String> {
+    fn write_sources_of_ends(&self) -> Result {
         let write = |name: &str, text: &str| fs::write(self.work.join(name), text).at(name);
         // A handler that keeps the end of a thread, and two that do not.
         write(
@@ -208,36 +208,38 @@ impl Driver {
         command
     }
 
-    fn output(&self, command: &mut Command) -> Result<Output, String> {
+    fn output(&self, command: &mut Command) -> Result<Output> {
         command.output().at(self.command.display())
     }
 
-    fn succeeds(&self, line: &str) -> Result<String, String> {
+    fn succeeds(&self, line: &str) -> Result<String> {
         self.succeeds_with(&mut self.driver(line), line)
     }
 
-    fn succeeds_with(&self, command: &mut Command, line: &str) -> Result<String, String> {
+    fn succeeds_with(&self, command: &mut Command, line: &str) -> Result<String> {
         let output = self.output(command)?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            return Err(format!("`{line}` ended with {}: {said}", output.status));
+            return Err(format!("`{line}` ended with {}: {stderr}", output.status).into());
         }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &said)
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &stderr)
     }
 
     /// Runs a program that was made. The program must print 42 and be converted.
-    fn is_converted(&self, program: &str) -> Result<(), String> {
+    fn is_converted(&self, program: &str) -> Result {
         let output = Command::new(self.work.join(program)).output().at(program)?;
         if output.stdout != b"42\n" {
-            return Err(format!("{program} printed {}", String::from_utf8_lossy(&output.stdout)));
+            return Err(
+                format!("{program} printed {}", String::from_utf8_lossy(&output.stdout)).into()
+            );
         }
         if self.succeeds(&format!("--nm {program}"))?.contains("rt_spawn") {
             return Ok(());
         }
-        Err(format!("{program} was not converted"))
+        Err(format!("{program} was not converted").into())
     }
 
-    fn archive(&self) -> Result<(), String> {
+    fn archive(&self) -> Result {
         let _ = fs::remove_file(self.work.join("libwaits.a"));
         self.succeeds("-O2 -g -c waits.c -o waits.o")?;
         // The `ar` of the system reads the native code of the object.
@@ -257,7 +259,7 @@ impl Driver {
     }
 
     /// `-x` applies to the program's files, and not to the runtime. A header is no program.
-    fn language(&self) -> Result<(), String> {
+    fn language(&self) -> Result {
         for language in ["c", "c++"] {
             let line = format!("-x {language} - -pthread -o from_input");
             let source = fs::File::open(self.work.join("whole.c")).at("whole.c")?;
@@ -269,7 +271,7 @@ impl Driver {
     }
 
     /// What C++ needs changes no byte of a program in C, and keeps no account of exceptions there.
-    fn unchanged(&self) -> Result<(), String> {
+    fn unchanged(&self) -> Result {
         for (name, language) in [("cc", ""), ("c++", "-x c ")] {
             for line in [
                 format!("{language}-O2 -w -pthread -c cleanup.c -o by_{name}.o"),
@@ -289,50 +291,46 @@ impl Driver {
         let code = String::from_utf8_lossy(&code).into_owned();
         let kept = ["rt_thrown", "rt_rethrow", "__gxx_personality", ".cfi_lsda"];
         match kept.iter().find(|what| code.contains(**what)) {
-            Some(what) => Err(format!("a program in C has {what}")),
+            Some(what) => Err(format!("a program in C has {what}").into()),
             None if code.contains("rt_spawn") => Ok(()),
             None => Err("the program was not converted".into()),
         }
     }
 
     /// The C++ compiler converts threads of C++. The C compiler names what it cannot convert.
-    fn cxx(&self) -> Result<(), String> {
+    fn cxx(&self) -> Result {
         let cxx = |line: &str| self.succeeds_with(&mut self.compiler("c++", line), line);
         cxx("-O2 -g -pthread -c thread.cc -o thread.o")?;
         cxx("-pthread thread.o -o thread")?;
         self.is_converted("thread")?;
         cxx("-O1 -pthread -static-libstdc++ thread.cc -o own")?;
         self.is_converted("own")?;
-        let said = self.succeeds("-pthread thread.o -lstdc++ -o by_c")?;
-        if said.contains("threads of std::thread are not converted: libstdc++ starts them") {
-            Ok(())
-        } else {
-            Err(said)
-        }
+        let printed = self.succeeds("-pthread thread.o -lstdc++ -o by_c")?;
+        has(printed, &["threads of std::thread are not converted: libstdc++ starts them"])
     }
 
     /// Threads that wait for a variable keep no stacks. Two hundred stacks would be 1.6 GB.
-    fn waits(&self) -> Result<(), String> {
+    fn waits(&self) -> Result {
         let line = "-std=c++20 -O2 -pthread waits.cc -o waits";
         self.succeeds_with(&mut self.compiler("c++", line), line)?;
         self.is_converted("waits")
     }
 
     /// A library names threads of the program.
-    fn joined(&self) -> Result<(), String> {
+    fn joined(&self) -> Result {
         self.succeeds("-shared -fPIC joins.c -o libjoins.so")?;
         self.succeeds("-O1 -w -pthread joined.c -L. -ljoins -Wl,-rpath,$ORIGIN -o joined")?;
         self.is_converted("joined")
     }
 
     /// Linking the same inputs again does no work.
-    fn again(&self) -> Result<(), String> {
+    fn again(&self) -> Result {
         let cache = self.work.join("cache");
         let _ = fs::remove_dir_all(&cache);
         fs::create_dir(&cache).at(cache.display())?;
         let link =
             |line: &str| self.succeeds_with(self.driver(line).env("XDG_CACHE_HOME", &cache), line);
-        let is_known = |said: String| said.contains("its inputs are those of the last time");
+        let is_known = |printed: String| printed.contains("its inputs are those of the last time");
         self.succeeds("-O2 -c main.c -o main.o")?;
         self.succeeds("-O2 -c waits.c -o waits.o")?;
         if is_known(link("main.o waits.o -o one")?) || !is_known(link("main.o waits.o -o other")?) {
@@ -347,45 +345,45 @@ impl Driver {
     }
 
     /// The link of a program prints each kind of hazard once.
-    fn hazards(&self) -> Result<(), String> {
-        let said = self.succeeds("-w -O1 -pthread state.c -o state")?;
-        let has = |what: &str| said.matches(what).count() == 1;
-        if has("duality cc: state: 1 of 2 functions that may block converted")
-            && has("state.c:3: strerror keeps its state for each kernel thread")
-            && has("so in 1 more place")
-            && has("threads of computes are not converted: it never blocks")
+    fn hazards(&self) -> Result {
+        let printed = self.succeeds("-w -O1 -pthread state.c -o state")?;
+        let once = |what: &str| printed.matches(what).count() == 1;
+        if once("duality cc: state: 1 of 2 functions that may block converted")
+            && once("state.c:3: strerror keeps its state for each kernel thread")
+            && once("so in 1 more place")
+            && once("threads of computes are not converted: it never blocks")
         {
             return self.other_library();
         }
-        Err(said)
+        Err(printed.into())
     }
 
     /// Handlers that keep the end of a thread, coroutines that jump to each other, and clean-up of
     /// another language.
-    fn hazards_of_cxx(&self) -> Result<(), String> {
+    fn hazards_of_cxx(&self) -> Result {
         let cxx = |line: &str| self.succeeds_with(&mut self.compiler("c++", line), line);
         self.succeeds("-O1 -g -fexceptions -c cleans.c -o cleans.o")?;
-        let said = cxx("-O1 -g -w -pthread keeps.cc cleans.o -o keeps")?;
+        let printed = cxx("-O1 -g -w -pthread keeps.cc cleans.o -o keeps")?;
         let keeps = "keeps.cc:7: a catch (...) would keep pthread_exit and a cancellation";
-        let one = |what: &str| said.matches(what).count() == 1 && !said.contains("more place");
+        let one =
+            |what: &str| printed.matches(what).count() == 1 && !printed.contains("more place");
         if !one(keeps) || !one("cleans has clean-up for exceptions of another language than C++") {
-            return Err(said);
+            return Err(printed.into());
         }
-        let said = cxx("-std=c++20 -O1 -w -pthread coroutines.cc -o coroutines")?;
+        let printed = cxx("-std=c++20 -O1 -w -pthread coroutines.cc -o coroutines")?;
         let jumps = "deep(int, int&) (.resume) resumes another coroutine by a jump";
-        if said.contains(jumps) { Ok(()) } else { Err(said) }
+        has(printed, &[jumps])
     }
 
     /// A stand-in for libc++: the pass sees a name in a shared library.
-    fn other_library(&self) -> Result<(), String> {
+    fn other_library(&self) -> Result {
         self.succeeds("-shared -fPIC libcxx.c -o libother.so")?;
-        let said = self.succeeds("-O1 -w -pthread locks.c -L. -lother -o locks")?;
-        let warns = said.contains("locks.c:2: libc++ waits in its own library");
-        if warns { Ok(()) } else { Err(said) }
+        let printed = self.succeeds("-O1 -w -pthread locks.c -L. -lother -o locks")?;
+        has(printed, &["locks.c:2: libc++ waits in its own library"])
     }
 
     /// The questions of configure and CMake to a compiler.
-    fn probes(&self) -> Result<(), String> {
+    fn probes(&self) -> Result {
         self.succeeds("plain.c -o plain")?;
         let line = |text: String| text.lines().next().unwrap_or_default().to_owned();
         if !line(self.succeeds("--version")?).contains("clang")
@@ -400,64 +398,56 @@ impl Driver {
         }
         self.succeeds("-S waits.c -o waits.s")?;
         let doctor = self.succeeds("--doctor")?;
-        if doctor.contains("missing: apt-get install clang") { Err(doctor) } else { Ok(()) }
+        if doctor.contains("missing: apt-get install clang") { Err(doctor.into()) } else { Ok(()) }
     }
 
-    fn shared_library(&self) -> Result<(), String> {
-        let said = self.succeeds("-shared -fPIC waits.c -o libshared.so")?;
-        if said.contains("libshared.so: a shared library is compiled natively") {
-            Ok(())
-        } else {
-            Err(said)
-        }
+    fn shared_library(&self) -> Result {
+        let printed = self.succeeds("-shared -fPIC waits.c -o libshared.so")?;
+        has(printed, &["libshared.so: a shared library is compiled natively"])
     }
 
     /// A program without threads gets no runtime. The driver refuses a static program with threads,
     /// in one line.
-    fn static_program(&self) -> Result<(), String> {
+    fn static_program(&self) -> Result {
         self.succeeds("-static plain.c -o plain")?;
         self.succeeds("plain.c -o plain")?;
         if self.succeeds("--nm plain")?.contains("rt_spawn") {
             return Err("a program without threads has a runtime".into());
         }
         let refused = self.output(&mut self.driver("-static main.c waits.c -o refused"))?;
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        if !refused.status.success() && said.contains("it is linked with -static") {
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        if !refused.status.success() && stderr.contains("it is linked with -static") {
             return Ok(());
         }
-        Err(format!("a static program with threads is not refused: {said}"))
+        Err(format!("a static program with threads is not refused: {stderr}").into())
     }
 
-    fn graph(&self) -> Result<(), String> {
-        let said =
+    fn graph(&self) -> Result {
+        let printed =
             self.succeeds("--report --graph calls.dot -O1 -fno-inline main.c waits.c -o graph")?;
         let graph = fs::read_to_string(self.work.join("calls.dot")).at("calls.dot")?;
         if !graph.contains("\"waits\" -> \"usleep\"") || !self.work.join("calls.svg").exists() {
-            return Err(graph);
+            return Err(graph.into());
         }
-        if said.contains("start (main.c:3): converted")
-            && said.contains("graph: 2 of 4 functions that may block converted, text ")
-        {
-            Ok(())
-        } else {
-            Err(said)
-        }
+        has(
+            printed,
+            &[
+                "start (main.c:3): converted",
+                "graph: 2 of 4 functions that may block converted, text ",
+            ],
+        )
     }
 
     /// A line names the thread and the function, also for a file without debugging information.
-    fn held(&self) -> Result<(), String> {
+    fn held(&self) -> Result {
         self.succeeds("-O2 -w -pthread holds.c -o holds")?;
         let mut command = Command::new(self.work.join("holds"));
-        let said = self.succeeds_with(command.env("DUALITY_STALL", "50"), "holds")?;
-        if said.contains(" heavy has computed for ") && said.contains(", in computes (at 0x") {
-            Ok(())
-        } else {
-            Err(said)
-        }
+        let printed = self.succeeds_with(command.env("DUALITY_STALL", "50"), "holds")?;
+        has(printed, &[" heavy has computed for ", ", in computes (at 0x"])
     }
 
     /// gdb shows the calls of a converted thread while main waits for its end.
-    fn stack(&self) -> Result<(), String> {
+    fn stack(&self) -> Result {
         let Some(gdb) = tools::find("gdb") else {
             println!("gdb is missing: its script is not tested");
             return Ok(());
@@ -470,14 +460,13 @@ impl Driver {
             command.args(["-ex", line]);
         }
         let output = command.arg("./parked").output().at("gdb")?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if said.contains("waits (parked.c:3)")
-            && said.contains("start (parked.c:4)")
-            && said.contains("1 converted threads wait")
-        {
-            Ok(())
-        } else {
-            Err(said + &String::from_utf8_lossy(&output.stderr))
-        }
+        let both = [output.stdout, output.stderr].concat();
+        let shown = ["waits (parked.c:3)", "start (parked.c:4)", "1 converted threads wait"];
+        has(String::from_utf8_lossy(&both).into_owned(), &shown)
     }
+}
+
+/// Checks that a compiler or a program has printed all these parts.
+fn has(printed: String, parts: &[&str]) -> Result {
+    if parts.iter().all(|part| printed.contains(part)) { Ok(()) } else { Err(printed.into()) }
 }

@@ -20,9 +20,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use crate::files::At;
-use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
-use crate::outcome::{FEATURES, cargo_command, execute};
+use crate::failure::{At as _, Result};
+use crate::files::make;
+use crate::outcome::Pass::Passed;
+use crate::outcome::{FEATURES, Outcome, cargo_command, execute};
 use crate::{Workspace, tools};
 
 /// The files that must exist, and the Debian package of each.
@@ -61,7 +62,7 @@ fn llvm(program: &str) -> PathBuf {
 /// # Errors
 ///
 /// Gives the line that installs LLVM, or the reason of the failure.
-pub(crate) fn install_needs() -> Result<(), String> {
+pub(crate) fn install_needs() -> Result {
     let packages: Vec<&str> = NEEDS
         .iter()
         .filter(|(file, _)| !Path::new(file).exists())
@@ -73,38 +74,23 @@ pub(crate) fn install_needs() -> Result<(), String> {
 /// Builds the pass and the reference runtime.
 pub(crate) fn build(workspace: &Workspace) -> Outcome {
     // Some releases of Debian lack LLVM 19: the steps that need it are skipped there.
-    if let Err(problem) = install_needs() {
-        return Skipped(problem);
-    }
-    match build_all(workspace) {
-        Ok(()) => Passed,
-        Err(problem) => Failed(problem),
-    }
+    install_needs()?;
+    build_all(workspace).map(|()| Passed)
 }
 
 /// Builds everything, and runs the suite.
 pub(crate) fn test(workspace: &Workspace) -> Outcome {
-    match build(workspace) {
-        Passed => {}
-        other => return other,
-    }
-    match build_command(workspace)
-        .and_then(|()| suite::run(workspace))
-        .and_then(|()| driver::run(workspace))
-    {
-        Ok(()) => Passed,
-        Err(problem) => Failed(problem),
-    }
+    build(workspace)?;
+    build_command(workspace)?;
+    suite::run(workspace)?;
+    driver::run(workspace).map(|()| Passed)
 }
 
 /// Builds the command as for `cargo-test`, so that nothing is compiled again after that step.
-fn build_command(workspace: &Workspace) -> Result<(), String> {
+fn build_command(workspace: &Workspace) -> Outcome {
     // Cargo builds the command for its package's tests.
     let tests = ["test", "--workspace", FEATURES, "--quiet", "--no-run", "--test", "all"];
-    match execute(cargo_command(workspace).args(tests)) {
-        Passed => Ok(()),
-        _ => Err("the command `duality` does not build".into()),
-    }
+    execute(cargo_command(workspace).args(tests)).at("the command `duality` does not build")
 }
 
 /// The folder of the pass and the runtimes that were built.
@@ -116,7 +102,7 @@ fn source(workspace: &Workspace) -> PathBuf {
     workspace.root.join("convert")
 }
 
-fn build_all(workspace: &Workspace) -> Result<(), String> {
+fn build_all(workspace: &Workspace) -> Result {
     let (source, folder) = (source(workspace), folder(workspace));
     let pass = compile_all(&source.join("pass"), "cpp", &folder.join("pass"), |command| {
         // An installed pass names no folder of the machine that built it.
@@ -124,7 +110,7 @@ fn build_all(workspace: &Workspace) -> Result<(), String> {
         command.args(FLAGS).arg(map);
     })?;
     let mut link = Command::new(llvm("clang++"));
-    run(link.args(["-shared", "-o"]).arg(folder.join("libduality_convert.so")).args(pass))?;
+    execute(link.args(["-shared", "-o"]).arg(folder.join("libduality_convert.so")).args(pass))?;
     for (name, flags) in [
         ("reference", &[][..]),
         ("reference-asan", &["-fsanitize=address", "-mllvm", "-asan-stack=0"][..]),
@@ -135,7 +121,7 @@ fn build_all(workspace: &Workspace) -> Result<(), String> {
                 .args(flags);
         })?;
         let mut link = Command::new(llvm("ld.lld"));
-        run(link.args(["-r", "-o"]).arg(folder.join(name).with_extension("o")).args(objects))?;
+        execute(link.args(["-r", "-o"]).arg(folder.join(name).with_extension("o")).args(objects))?;
     }
     // The driver itself compiles the product's runtime. This step only checks for warnings.
     compile_all(&source.join("runtime"), "c", &folder.join("runtime"), |command| {
@@ -153,8 +139,8 @@ fn compile_all(
     extension: &str,
     objects: &Path,
     flags: impl Fn(&mut Command),
-) -> Result<Vec<PathBuf>, String> {
-    fs::create_dir_all(objects).at(objects.display())?;
+) -> Result<Vec<PathBuf>> {
+    make(objects)?;
     let files = files_of(sources, extension)?;
     let headers = [sources.to_owned(), sources.join("../include")];
     let newest_header = headers
@@ -186,16 +172,13 @@ fn compile_all(
     Ok(made)
 }
 
-fn finish((file, mut child): (PathBuf, std::process::Child)) -> Result<(), String> {
-    match child.wait() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{}: {status}, see above", file.display())),
-        Err(error) => Err(format!("{}: {error}", file.display())),
-    }
+fn finish((file, mut child): (PathBuf, std::process::Child)) -> Result {
+    let status = child.wait().at(file.display())?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", file.display()).into()) }
 }
 
 /// The files of a folder with this extension, in the order of their names.
-fn files_of(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+fn files_of(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).at(folder.display())? {
         let path = entry.at(folder.display())?.path();
@@ -209,13 +192,4 @@ fn files_of(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
 
 fn modified(file: &Path) -> Option<SystemTime> {
     fs::metadata(file).ok()?.modified().ok()
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{name}: {status}, see above")),
-        Err(error) => Err(format!("cannot run {name}: {error}")),
-    }
 }

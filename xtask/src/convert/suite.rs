@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 
 use super::{files_of, folder, llvm, source};
 use crate::Workspace;
-use crate::files::At;
+use crate::failure::{At as _, Failure, Result};
+use crate::files::{make, read};
 
 /// A test program that runs longer than this counts as hung.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -86,7 +87,7 @@ struct Suite {
     command: PathBuf,
 }
 
-pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
+pub(super) fn run(workspace: &Workspace) -> Result {
     let folder = folder(workspace);
     let suite = Suite {
         source: source(workspace),
@@ -94,7 +95,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         folder,
         command: workspace.target.join("debug/duality"),
     };
-    fs::create_dir_all(&suite.work).at(suite.work.display())?;
+    make(&suite.work)?;
     let tests = suite.source.join("tests");
     // The programs in C++ come first: they take longest.
     let mut programs = files_of(&tests, "cc")?;
@@ -122,13 +123,13 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     Ok(())
 }
 
-fn report(failures: &[String]) -> Result<(), String> {
+fn report(failures: &[Failure]) -> Result {
     for failure in failures {
         println!("{failure}");
     }
     match failures.first() {
         None => Ok(()),
-        Some(first) => Err(first.lines().next().unwrap_or_default().to_owned()),
+        Some(first) => Err(first.clone()),
     }
 }
 
@@ -137,8 +138,8 @@ fn report(failures: &[String]) -> Result<(), String> {
 fn in_parallel(
     count: usize,
     until: Option<Instant>,
-    job: impl Fn(usize) -> Result<(), String> + Sync,
-) -> Vec<String> {
+    job: impl Fn(usize) -> Result + Sync,
+) -> Vec<Failure> {
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -163,9 +164,9 @@ fn in_parallel(
 
 impl Suite {
     /// Compiles a program in every way, and compares the outputs.
-    fn program(&self, file: &Path) -> Result<(), String> {
+    fn program(&self, file: &Path) -> Result {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let text = fs::read_to_string(file).at(file.display())?;
+        let text = read(file)?;
         let flags: Vec<&str> = text
             .lines()
             .find_map(|line| {
@@ -190,7 +191,7 @@ impl Suite {
     }
 
     /// Generates a program and compares it in one way, which depends on the seed.
-    fn generated(&self, seed: usize) -> Result<(), String> {
+    fn generated(&self, seed: usize) -> Result {
         let name = format!("fuzz{seed}");
         let file = self.work.join(&name).with_extension("c");
         let made = Command::new("python3")
@@ -214,13 +215,7 @@ impl Suite {
     }
 
     /// What the native program prints.
-    fn natively(
-        &self,
-        file: &Path,
-        name: &str,
-        level: &str,
-        flags: &[&str],
-    ) -> Result<Output, String> {
+    fn natively(&self, file: &Path, name: &str, level: &str, flags: &[&str]) -> Result<Output> {
         let program = self.work.join(format!("{name}{level}"));
         compile(self.native(file, &program, level).args(flags), name)?;
         let output = finish(&program, name, 1, Leaks::Left)?;
@@ -236,7 +231,7 @@ impl Suite {
         build: Build,
         flags: &[&str],
         expected: &Output,
-    ) -> Result<(), String> {
+    ) -> Result {
         let kind = build.kind();
         let title = format!("{name} {} {kind}", build.level);
         let program = self.work.join(format!("{name}{}-{kind}", build.level));
@@ -255,11 +250,12 @@ impl Suite {
             expected.status,
             String::from_utf8_lossy(&expected.stdout),
             String::from_utf8_lossy(&output.stderr)
-        ))
+        )
+        .into())
     }
 
     /// Each line of NAME.report must be in the report of NAME.c.
-    fn compare_report(&self, file: &Path, name: &str) -> Result<(), String> {
+    fn compare_report(&self, file: &Path, name: &str) -> Result {
         let Ok(wanted) = fs::read_to_string(file.with_extension("report")) else {
             return Ok(());
         };
@@ -273,10 +269,10 @@ impl Suite {
             .arg("-g")
             .env("DUALITY_CONVERT_REPORT", &report);
         compile(&mut command, &format!("{name}: report"))?;
-        let text = fs::read_to_string(&report).at(report.display())?;
+        let text = read(&report)?;
         match wanted.lines().find(|line| !text.contains(line.trim())) {
             None => Ok(()),
-            Some(line) => Err(format!("{name}: the report lacks `{}`\n{text}", line.trim())),
+            Some(line) => Err(format!("{name}: the report lacks `{}`\n{text}", line.trim()).into()),
         }
     }
 
@@ -332,12 +328,12 @@ fn is_cxx(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "cc")
 }
 
-fn compile(command: &mut Command, title: &str) -> Result<(), String> {
+fn compile(command: &mut Command, title: &str) -> Result {
     let output = command.output().at("clang")?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("{title}: does not compile\n{}", String::from_utf8_lossy(&output.stderr)))
+    Err(format!("{title}: does not compile\n{}", String::from_utf8_lossy(&output.stderr)).into())
 }
 
 /// What AddressSanitizer is told about leaks.
@@ -350,7 +346,7 @@ enum Leaks {
 }
 
 /// Runs a program to its end, or ends it after the limit.
-fn finish(program: &Path, title: &str, loops: u8, leaks: Leaks) -> Result<Output, String> {
+fn finish(program: &Path, title: &str, loops: u8, leaks: Leaks) -> Result<Output> {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("DUALITY_CORES", loops.to_string());
@@ -366,7 +362,7 @@ fn finish(program: &Path, title: &str, loops: u8, leaks: Leaks) -> Result<Output
         if start.elapsed() > LIMIT {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("{title}: does not end within {} s", LIMIT.as_secs()));
+            return Err(format!("{title}: does not end within {} s", LIMIT.as_secs()).into());
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -3,6 +3,8 @@
 //! A header has one sentence, a picture, and a paragraph with labels such as `What breaks first:`.
 //! The page has a point for each label.
 
+use crate::failure::{Failure, Result};
+
 /// The folder of the pages.
 pub(crate) const FOLDER: &str = "docs/architectures";
 
@@ -44,13 +46,14 @@ const COLUMNS: usize = 100;
 /// Names the file that lacks its header or a part of it, and the missing part.
 pub(crate) fn pages<'a>(
     text_of: impl Fn(&str) -> Option<&'a str>,
-) -> Result<Vec<(String, String)>, (String, String)> {
+) -> Result<Vec<(String, String)>, (String, Failure)> {
     let mut index = String::from(INDEX);
     let mut made = Vec::new();
     for (name, file) in PAGES {
         let path = format!("crates/architectures/src/{file}");
         let Some(text) = text_of(&path) else {
-            return Err((path, "the file is missing: mend PAGES in xtask/src/pages".into()));
+            let missing = Failure::from("the file is missing");
+            return Err((path, missing.remedy("mend PAGES in xtask/src/pages")));
         };
         let (title, page) = page(&path, text).map_err(|problem| (path, problem))?;
         index += &format!("| [{}]({name}.md) | {} |\n", title.0, title.1);
@@ -76,7 +79,7 @@ load does.
 ";
 
 /// The names and the sentence of a header, and its page.
-fn page(path: &str, text: &str) -> Result<((String, String), String), String> {
+fn page(path: &str, text: &str) -> Result<((String, String), String)> {
     let header = text.lines().map_while(|line| line.strip_prefix("//!"));
     let header: Vec<&str> = header.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
     let blocks = blocks(&header);
@@ -101,7 +104,7 @@ fn page(path: &str, text: &str) -> Result<((String, String), String), String> {
         }
     }
     if let Some(missing) = LABELS[..NEEDED].iter().find(|label| !page.contains(&point(label))) {
-        return Err(format!("the header lacks `{missing}`"));
+        return Err(format!("the header lacks `{missing}`").into());
     }
     page += &format!("\nThe whole architecture is one file:\n[{path}](../../{path}).\n");
     Ok(((names, sentence), page))
@@ -207,8 +210,9 @@ mod tests {
     #[test]
     fn a_header_without_a_part_is_told() {
         let lacking = HEADER.replace("When to choose it", "Then");
-        assert_eq!(page("a.rs", &lacking).unwrap_err(), "the header lacks `When to choose it:`");
-        assert!(page("a.rs", "//! no name\n").unwrap_err().contains("must open"));
+        let problem = |text: &str| page("a.rs", text).unwrap_err().to_string();
+        assert_eq!(problem(&lacking), "the header lacks `When to choose it:`");
+        assert!(problem("//! no name\n").contains("must open"));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::files::{At, copy, read, write};
+use crate::failure::{At as _, Result};
+use crate::files::{copy, read, write};
 
 use super::links;
 
@@ -16,7 +17,7 @@ pub(crate) struct Excerpt<'a>(pub(crate) &'a [&'a str]);
 
 impl Excerpt<'_> {
     /// Copies `path`, which is a file or a folder of the workspace, to `to`.
-    pub(crate) fn copy(&self, root: &Path, path: &str, to: &Path) -> Result<(), String> {
+    pub(crate) fn copy(&self, root: &Path, path: &str, to: &Path) -> Result {
         let from = root.join(path);
         if from.is_dir() {
             for entry in fs::read_dir(&from).at(from.display())? {

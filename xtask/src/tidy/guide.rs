@@ -64,7 +64,7 @@ pub(crate) fn architecture_pages(tree: &Tree) -> Vec<Violation> {
     }
     let made = match architectures::pages(|path| tree.text_of(path)) {
         Ok(made) => made,
-        Err((path, problem)) => return vec![Violation::new(path, 1, problem)],
+        Err((path, problem)) => return vec![Violation::new(path, 1, problem.to_string())],
     };
     let is_current = |path: &str, text: &str| {
         tree.pages.iter().any(|page| page.path == path && page.text == text)

@@ -10,14 +10,14 @@ use duality_runtime::sync::Semaphore;
 use duality_runtime::time::{Duration, timeout};
 use duality_runtime::{block_on, drain, task};
 
+use super::acceptor::{Acceptor, InPlace};
 use super::addresses::Addresses;
 use super::admission::Admission;
-use super::door::{Door, InPlace};
-use super::line::Limit;
 use super::pressure::{PAUSE, Pressure};
 use super::refusals::{self, Reason};
 use super::served::{ConnectionTask, Served};
 use super::server::Server;
+use super::wait_queue::Limit;
 
 /// How long a thread that accepts for itself stays with a connection beyond the limit for its
 /// address.
@@ -133,17 +133,17 @@ pub(crate) fn accept_and_begin(
     let listener = server.into_listener();
     let connections = Connections::default();
     let admission = Admission::new(&listener, service.descriptors(), 1);
-    let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
+    let mut acceptor = Acceptor::<InPlace>::new(listener, &service, limit, &connections, admission);
     block_on(async {
         task::show_stage("accept");
         loop {
             while connections.count() >= most && !drain::requested() {
                 connections.one_ended(PAUSE).await;
             }
-            let Some(stream) = door.next(|| connections.count()).await else { break };
+            let Some(stream) = acceptor.next(|| connections.count()).await else { break };
             begin(service.begin(stream, connections.enter()));
         }
-        door.close().await;
+        acceptor.close().await;
         connections.all_ended().await;
         close();
         workers.all_ended().await;

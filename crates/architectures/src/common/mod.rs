@@ -3,12 +3,11 @@
 
 pub mod accept;
 pub mod accept_queue;
+pub(crate) mod acceptor;
 pub mod addresses;
 pub mod admission;
 pub mod children;
-pub(crate) mod door;
 pub mod footprint;
-pub mod line;
 pub mod losses;
 pub mod options;
 pub mod pressure;
@@ -17,4 +16,5 @@ pub mod served;
 pub mod server;
 pub mod signals;
 pub mod usage;
+pub mod wait_queue;
 pub(crate) mod waiters;

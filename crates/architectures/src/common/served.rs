@@ -11,7 +11,7 @@ use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::task::BoxedFuture;
 
 use super::admission::Admission;
-use super::line::Limit;
+use super::wait_queue::Limit;
 use crate::Architecture;
 
 /// The needs of a service, or the needs that an architecture meets.

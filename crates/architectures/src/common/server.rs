@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use duality_runtime::net::{Backlog, Injector, ListenOptions, TcpListener};
 
 use super::addresses::Addresses;
-use super::line::Limit;
 use super::options::Options;
 use super::refusals;
 use super::served::Served;
+use super::wait_queue::Limit;
 use crate::Architecture;
 
 /// A service bound to an address.

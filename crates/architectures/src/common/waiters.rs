@@ -4,7 +4,7 @@
 //! woken counts as waiting until it has the lock again. On a busy processor that takes long. A
 //! queue that tells a thread of each event makes a call for each: 2.2 a request of `staged` at 256
 //! connections. So one thread at a time is on its way. It takes its share, and if work is left, it
-//! summons the next one. Tokio's scheduler wakes its workers so.
+//! wakes the next one. Tokio's scheduler wakes its workers so.
 
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,34 +24,34 @@ impl Waiters {
         self.waiting
     }
 
-    /// Summons a thread for so much work, if one waits and none is on its way. Call this when work
+    /// Wakes a thread for so much work, if one waits and none is on its way. Call this when work
     /// was added, and when a thread has taken its share.
-    pub(crate) fn summon(&mut self, work: usize) -> Summons {
+    pub(crate) fn wake_for(&mut self, work: usize) -> Wake {
         let is_needed = work > 0 && self.waiting > 0 && !self.one_comes;
         self.one_comes |= is_needed;
-        Summons { is_needed }
+        Wake { is_needed }
     }
 
     fn enter(&mut self) {
         self.waiting += 1;
     }
 
-    /// A thread is back: summoned, timed out, or woken for no reason. It looks at the queue in each
-    /// case, so it stands for the one that was summoned.
+    /// A thread is back: woken, timed out, or by a spurious wake-up. It looks at the queue in each
+    /// case, so it stands for the one that was woken.
     fn leave(&mut self) {
         self.waiting -= 1;
         self.one_comes = false;
     }
 }
 
-/// What is left to do for a summons, best without the lock: the thread would wait for it.
+/// What is left to do for a wake-up, best without the lock: the thread would wait for it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) struct Summons {
+pub(crate) struct Wake {
     is_needed: bool,
 }
 
-impl Summons {
+impl Wake {
     /// Wakes a thread that waits at `condition`, if one is needed.
     pub(crate) fn send(self, condition: &Condvar) {
         if self.is_needed {
@@ -101,7 +101,7 @@ mod tests {
         Works,
         /// In the condition variable.
         Sleeps,
-        /// Out of it, summoned or not, without the lock.
+        /// Out of it, by a wake-up of any kind, without the lock.
         Wakes,
     }
 
@@ -121,7 +121,7 @@ mod tests {
             match choice % 4 {
                 0 => {
                     self.events += 1;
-                    if self.waiters.summon(self.events).is_needed {
+                    if self.waiters.wake_for(self.events).is_needed {
                         self.notifications.push_back(());
                     }
                 }
@@ -155,7 +155,7 @@ mod tests {
             match self.events.checked_sub(1) {
                 Some(rest) => {
                     self.events = rest;
-                    if self.waiters.summon(rest).is_needed {
+                    if self.waiters.wake_for(rest).is_needed {
                         self.notifications.push_back(());
                     }
                 }
@@ -197,16 +197,16 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_is_summoned_at_a_time() {
+    fn one_thread_is_woken_at_a_time() {
         let mut waiters = Waiters::default();
-        assert!(!waiters.summon(1).is_needed);
+        assert!(!waiters.wake_for(1).is_needed);
         waiters.enter();
         waiters.enter();
-        assert!(!waiters.summon(0).is_needed);
-        assert!(waiters.summon(1).is_needed);
-        assert!(!waiters.summon(1).is_needed);
+        assert!(!waiters.wake_for(0).is_needed);
+        assert!(waiters.wake_for(1).is_needed);
+        assert!(!waiters.wake_for(1).is_needed);
         waiters.leave();
-        assert!(waiters.summon(1).is_needed);
+        assert!(waiters.wake_for(1).is_needed);
         assert_eq!(waiters.count(), 1);
     }
 }

@@ -8,8 +8,8 @@ use duality_runtime::sync::Notify;
 use duality_runtime::time::timeout;
 use duality_runtime::{block_on, drain, task};
 
+use crate::common::acceptor::{Acceptor, InPlace};
 use crate::common::admission::Admission;
-use crate::common::door::{Door, InPlace};
 use crate::common::pressure::PAUSE;
 use crate::{Server, WhenFull};
 
@@ -69,7 +69,7 @@ pub(super) fn accept_and_admit(server: Server, gate: &Gate, tasks: &Tasks, close
     let listener = server.into_listener();
     let connections = Connections::default();
     let admission = Admission::new(&listener, service.descriptors(), 1);
-    let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
+    let mut acceptor = Acceptor::<InPlace>::new(listener, &service, limit, &connections, admission);
     // While the gate is shut, there is no slot for another connection.
     let served = || match when_full {
         WhenFull::Shed if !gate.is_open() => usize::MAX,
@@ -84,10 +84,10 @@ pub(super) fn accept_and_admit(server: Server, gate: &Gate, tasks: &Tasks, close
                     connections.one_ended(PAUSE).await;
                 }
             }
-            let Some(stream) = door.next(served).await else { break };
+            let Some(stream) = acceptor.next(served).await else { break };
             tasks.start(service.begin(stream, connections.enter()));
         }
-        door.close().await;
+        acceptor.close().await;
         connections.all_ended().await;
         close();
     });

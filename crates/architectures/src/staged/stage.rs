@@ -72,9 +72,9 @@ impl Stage {
         let length = queue.events.len();
         self.gauges.set_length(length);
         self.gate.grown(length);
-        let summons = queue.idle.summon(length);
+        let wake = queue.idle.wake_for(length);
         drop(queue);
-        summons.send(&self.changed);
+        wake.send(&self.changed);
     }
 
     pub(super) fn has_no_thread(&self) -> bool {
@@ -160,9 +160,9 @@ impl Stage {
         self.gate.shrunk(before, before - count);
         self.gauges.set_length(before - count);
         self.gauges.add_executed(count);
-        let summons = queue.idle.summon(before - count);
+        let wake = queue.idle.wake_for(before - count);
         drop(queue);
-        summons.send(&self.changed);
+        wake.send(&self.changed);
         true
     }
 

@@ -191,9 +191,9 @@ impl Queue {
         inner.length += 1;
         self.gauges.set_length(inner.length);
         let length = inner.length;
-        let summons = inner.idle.summon(length);
+        let wake = inner.idle.wake_for(length);
         drop(inner);
-        summons.send(&self.changed);
+        wake.send(&self.changed);
     }
 
     /// Runs blocks until no more will come.
@@ -229,9 +229,9 @@ impl Queue {
             self.gauges.add_executed(1);
         }
         let left = inner.length;
-        let summons = inner.idle.summon(left);
+        let wake = inner.idle.wake_for(left);
         drop(inner);
-        summons.send(&self.changed);
+        wake.send(&self.changed);
         next
     }
 

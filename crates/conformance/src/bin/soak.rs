@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use duality_conformance::soak::{Settings, kills, plan, run};
+use duality_lab::{Blame as _, Failure, Party};
 
 /// Runs servers under clients that make random mistakes
 #[derive(Parser)]
@@ -44,15 +45,15 @@ fn main() -> ExitCode {
         Ok(_) => ExitCode::FAILURE,
         Err(problem) => {
             eprintln!("soak: {problem}");
-            ExitCode::from(2)
+            ExitCode::from(problem.party.exit_code())
         }
     }
 }
 
 /// The number of rounds that found a fault.
-fn soak(arguments: Arguments) -> Result<usize, String> {
-    let duration = Duration::try_from_secs_f64(arguments.minutes * 60.0)
-        .map_err(|error| format!("--minutes: {error}"))?;
+fn soak(arguments: Arguments) -> Result<usize, Failure> {
+    let duration =
+        Duration::try_from_secs_f64(arguments.minutes * 60.0).blame_at(Party::User, "--minutes")?;
     let Some(server) = arguments.server else {
         let rounds = plan(&arguments.architectures, &arguments.services)?;
         rounds.iter().for_each(|round| println!("{round}"));

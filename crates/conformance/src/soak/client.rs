@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use duality_lab::random::SplitMix64;
+use duality_lab::{Blame as _, Failure, Party};
 
 use super::question::{Heads, Question};
 use super::rounds::Protocol;
 use super::wire::Wire;
+use super::{Result, wrong};
 
 /// The state that the clients of a round share.
 pub(super) struct Scene {
@@ -20,7 +22,7 @@ pub(super) struct Scene {
     pub(super) burst: Mutex<()>,
     /// The number of actions of each kind.
     counts: Vec<AtomicU64>,
-    findings: Mutex<Vec<String>>,
+    findings: Mutex<Vec<Failure>>,
     over: AtomicBool,
     draining: AtomicBool,
 }
@@ -70,7 +72,7 @@ impl Scene {
     }
 
     /// Takes the findings so far.
-    pub(super) fn findings(&self) -> Vec<String> {
+    pub(super) fn findings(&self) -> Vec<Failure> {
         std::mem::take(&mut self.findings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -78,7 +80,7 @@ impl Scene {
         self.draining.load(Ordering::SeqCst)
     }
 
-    pub(super) fn find(&self, finding: String) {
+    pub(super) fn find(&self, finding: Failure) {
         if !self.is_draining() {
             self.findings.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
             // Only the first finding matters.
@@ -107,10 +109,10 @@ impl Client<'_> {
 }
 
 /// Connects. An error is a finding.
-pub(super) fn connect(client: &Client<'_>) -> Result<Wire, String> {
-    client.connect().map_err(|error| format!("cannot connect: {error}"))
+pub(super) fn connect(client: &Client<'_>) -> Result<Wire> {
+    client.connect().blame_at(Party::Subject, "cannot connect")
 }
 
-pub(super) fn unsent(error: &io::Error) -> String {
-    format!("cannot send: {error}")
+pub(super) fn unsent(error: io::Error) -> Failure {
+    wrong(error).at("cannot send")
 }

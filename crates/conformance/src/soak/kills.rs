@@ -15,8 +15,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_lab::random::SplitMix64;
+use duality_lab::{AtFile as _, Blame as _, Party};
 
-use super::{PATIENCE, Settings};
+use super::{PATIENCE, Result, Settings, wrong};
 use crate::Redis;
 
 const CLIENTS: usize = 8;
@@ -94,8 +95,8 @@ pub fn kill(
     victim: Victim,
     count: usize,
     random: &mut SplitMix64,
-) -> Result<Tally, String> {
-    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+) -> Result<Tally> {
+    let directory = tempfile::tempdir().blame(Party::Machine)?;
     let book = directory.path().join("store.sqlite");
     let mut redis = (victim != Victim::ServerOnSqlite).then(|| Redis::start(directory.path()));
     let store = match &redis {
@@ -144,7 +145,8 @@ pub fn kill(
     };
     let mut tally = Tally::default();
     for (number, entries) in entries.into_iter().enumerate() {
-        let entries = entries.map_err(|_| format!("client {number} got a wrong reply"))?;
+        let entries =
+            entries.map_err(|_| wrong(format_args!("client {number} got a wrong reply")))?;
         compare(number, &entries, &kept, service == "guestbook", &mut tally)?;
     }
     Ok(tally)
@@ -173,12 +175,12 @@ impl Scene {
     }
 
     /// Waits until some more entries have been acknowledged.
-    fn progress(&self) -> Result<(), String> {
+    fn progress(&self) -> Result {
         let wanted = self.acknowledged.load(Ordering::Relaxed) + BETWEEN;
         let deadline = Instant::now() + PATIENCE;
         while self.acknowledged.load(Ordering::Relaxed) < wanted {
             if Instant::now() > deadline {
-                return Err(format!("the service did not recover within {PATIENCE:?}"));
+                return Err(wrong(format_args!("the service did not recover within {PATIENCE:?}")));
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -269,22 +271,25 @@ fn compare(
     kept: &[String],
     is_ordered: bool,
     tally: &mut Tally,
-) -> Result<(), String> {
+) -> Result {
     let prefix = format!("c{client}e");
     let numbers = kept.iter().filter_map(|name| name.strip_prefix(&prefix)?.parse::<usize>().ok());
     let numbers: Vec<_> = numbers.collect();
     if is_ordered && !numbers.is_sorted() {
-        return Err(format!("the entries of client {client} are out of order"));
+        return Err(wrong(format_args!("the entries of client {client} are out of order")));
     }
     let mut times = BTreeMap::new();
     numbers.into_iter().for_each(|number| *times.entry(number).or_insert(0) += 1);
     for (number, fate) in fates.iter().enumerate() {
         match (fate, times.get(&number).copied().unwrap_or(0)) {
             (Fate::Acknowledged, 0) => {
-                return Err(format!("{} was acknowledged and is lost", name(client, number)));
+                return Err(wrong("was acknowledged and is lost").at(name(client, number)));
             }
             (_, 0 | 1) => {}
-            (_, times) => return Err(format!("{} is there {times} times", name(client, number))),
+            (_, times) => {
+                let what = format_args!("is there {times} times");
+                return Err(wrong(what).at(name(client, number)));
+            }
         }
         match fate {
             Fate::Acknowledged => tally.acknowledged += 1,
@@ -327,18 +332,18 @@ impl Server {
         service: &str,
         store: &str,
         listen: &str,
-    ) -> Result<Self, String> {
+    ) -> Result<Self> {
         let mut command = Command::new(program);
         command.args(["serve", service, "--store", store, "--listen", listen]);
         command.args(["--architecture", architecture]);
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let mut child = command.spawn().at_file(program.display())?;
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
         let _ = BufReader::new(output).read_line(&mut line);
         match line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok()) {
             Some(address) => Ok(Self { child, address }),
-            None => Err(format!("it does not listen: {:?}", child.wait())),
+            None => Err(wrong(format_args!("it does not listen: {:?}", child.wait()))),
         }
     }
 
@@ -370,8 +375,15 @@ mod tests {
         let tally = Tally { acknowledged: 2, refused: 1, cut_off: 1 };
         assert_eq!(compared(&[0, 2]), Ok(tally));
         assert_eq!(compared(&[0, 1, 2, 3]), Ok(tally));
-        assert!(compared(&[0, 1]).unwrap_err().contains("c7e2 was acknowledged and is lost"));
-        assert!(compared(&[0, 1, 1, 2]).unwrap_err().contains("c7e1 is there 2 times"));
-        assert!(compared(&[0, 2, 1]).unwrap_err().contains("out of order"));
+        assert!(
+            compared(&[0, 1])
+                .unwrap_err()
+                .to_string()
+                .contains("c7e2: was acknowledged and is lost")
+        );
+        assert!(
+            compared(&[0, 1, 1, 2]).unwrap_err().to_string().contains("c7e1: is there 2 times")
+        );
+        assert!(compared(&[0, 2, 1]).unwrap_err().to_string().contains("out of order"));
     }
 }

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::client::Client;
-use super::{faults, right};
+use super::{Result, faults, right};
 
 /// A way in which a client behaves.
 pub(super) struct Kind {
@@ -16,7 +16,7 @@ pub(super) struct Kind {
 
 enum Act {
     /// A right request. The client checks the reply, and an error is a finding.
-    Right(fn(&mut Client<'_>) -> Result<(), String>),
+    Right(fn(&mut Client<'_>) -> Result),
     /// A fault of the client. Its connection may end in any way.
     Fault(fn(&mut Client<'_>) -> io::Result<()>),
 }
@@ -64,7 +64,7 @@ pub(super) fn run(client: &mut Client<'_>) {
         match ALL[chosen].act {
             Right(act) => match act(client) {
                 Ok(()) => {}
-                Err(finding) => client.scene.find(format!("{}: {finding}", ALL[chosen].name)),
+                Err(finding) => client.scene.find(finding.at(ALL[chosen].name)),
             },
             Fault(act) => drop(act(client)),
         }

@@ -30,6 +30,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_lab::random::SplitMix64;
+use duality_lab::{AtFile, Failure, Party};
 use rustix::process::Signal;
 
 use client::{Client, Scene};
@@ -61,12 +62,21 @@ pub struct Settings {
     pub services: Vec<String>,
 }
 
+/// A failure whose party is the user is a mistake in the settings. Findings are of the server, which
+/// is the subject.
+type Result<T = (), E = Failure> = std::result::Result<T, E>;
+
+/// A finding.
+fn wrong(what: impl std::fmt::Display) -> Failure {
+    Failure::new(Party::Subject, what)
+}
+
 /// The rounds of these names, in words. Without a name, all rounds.
 ///
 /// # Errors
 ///
 /// Fails if a name is unknown.
-pub fn plan(architectures: &[String], services: &[String]) -> Result<Vec<String>, String> {
+pub fn plan(architectures: &[String], services: &[String]) -> Result<Vec<String>> {
     let (rounds, _) = rounds::chosen(architectures, services)?;
     Ok(rounds.into_iter().map(title).collect())
 }
@@ -77,10 +87,9 @@ pub fn plan(architectures: &[String], services: &[String]) -> Result<Vec<String>
 /// # Errors
 ///
 /// Fails if a name is unknown, or if a folder cannot be made.
-pub fn run(settings: &Settings) -> Result<usize, String> {
+pub fn run(settings: &Settings) -> Result<usize> {
     let (rounds, unable) = rounds::chosen(&settings.architectures, &settings.services)?;
-    std::fs::create_dir_all(&settings.folder)
-        .map_err(|error| format!("cannot make {}: {error}", settings.folder.display()))?;
+    std::fs::create_dir_all(&settings.folder).at_file(settings.folder.display())?;
     unable.iter().for_each(|reason| println!("skipped: {reason}"));
     let possible = (settings.duration.as_secs() / SHORTEST_ROUND.as_secs()).max(1) as usize;
     let count = rounds.len().min(possible);
@@ -132,7 +141,7 @@ fn title(round: Round) -> String {
 struct Outcome {
     counts: Vec<u64>,
     peak_mebibytes: u64,
-    findings: Vec<String>,
+    findings: Vec<Failure>,
 }
 
 fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix64) -> Outcome {
@@ -163,7 +172,7 @@ fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix
         peak_mebibytes
     });
     let mut findings = scene.findings();
-    findings.extend(early.map(|status| format!("it ended by itself: {status}")));
+    findings.extend(early.map(|status| wrong(format_args!("it ended by itself: {status}"))));
     if !is_ended_busy {
         findings.extend(server.forgets_its_clients(PATIENCE).err());
         server.signal(Signal::TERM);

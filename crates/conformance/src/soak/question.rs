@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use duality_lab::random::SplitMix64;
+use duality_lab::{Blame as _, Party};
 
 use super::rounds::Protocol;
 use super::wire::Wire;
+use super::{Result, wrong};
 
 const INDEX: &[u8] = include_bytes!("../../../services/demo/index.html");
 const HELLO: &[u8] = include_bytes!("../../../services/demo/hello.txt");
@@ -114,27 +116,28 @@ impl Question {
     /// # Errors
     ///
     /// Says how the reply is wrong.
-    pub(super) fn check(&self, wire: &mut Wire, heads: &Heads) -> Result<(), String> {
+    pub(super) fn check(&self, wire: &mut Wire, heads: &Heads) -> Result {
         let (status, body) = match &self.reply {
             Reply::Same(expected) => {
-                let got = wire.exactly(expected.len()).map_err(|error| self.lacks(&error))?;
+                let got = wire.exactly(expected.len()).blame_at(Party::Subject, self.lacks())?;
                 return self.compare(expected, &got);
             }
             Reply::Http(status, body) => (status, body),
         };
-        let head = wire.until(b"\r\n\r\n").map_err(|error| self.lacks(&error))?;
+        let head = wire.until(b"\r\n\r\n").blame_at(Party::Subject, self.lacks())?;
         let text = String::from_utf8_lossy(&head);
         if text.lines().next() != Some(&format!("HTTP/1.1 {status}")) {
-            return Err(format!("{}: {text:?} is not {status}", self.name()));
+            return Err(wrong(format_args!("{text:?} is not {status}")).at(self.name()));
         }
         if !matches!(body, Body::Guestbook) {
             heads.same(&self.bytes, &head)?;
         }
         let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
         let length = length.map_or(Ok(0), str::parse::<usize>);
-        let length = length.map_err(|_| format!("{}: no length in {text:?}", self.name()))?;
+        let length =
+            length.map_err(|_| wrong(format_args!("no length in {text:?}")).at(self.name()))?;
         let length = if matches!(body, Body::Withheld) { 0 } else { length };
-        let got = wire.exactly(length).map_err(|error| self.lacks(&error))?;
+        let got = wire.exactly(length).blame_at(Party::Subject, self.lacks())?;
         match body {
             Body::Exactly(expected) => self.compare(expected, &got),
             Body::Withheld | Body::Any => Ok(()),
@@ -143,13 +146,13 @@ impl Question {
                 let whole = page.starts_with("<!doctype html>") && page.ends_with("</html>");
                 match whole && page.contains("You are visitor number") {
                     true => Ok(()),
-                    false => Err(format!("{}: this is no guestbook: {page:?}", self.name())),
+                    false => Err(wrong(format_args!("no guestbook: {page:?}")).at(self.name())),
                 }
             }
         }
     }
 
-    fn compare(&self, expected: &[u8], got: &[u8]) -> Result<(), String> {
+    fn compare(&self, expected: &[u8], got: &[u8]) -> Result {
         if expected == got {
             return Ok(());
         }
@@ -158,18 +161,15 @@ impl Question {
         let near = |bytes: &[u8]| {
             String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 60)]).into_owned()
         };
-        Err(format!(
-            "{}: byte {at} of {} ({} came): expected {:?}, got {:?}",
-            self.name(),
-            expected.len(),
-            got.len(),
-            near(expected),
-            near(got)
-        ))
+        let (whole, came) = (expected.len(), got.len());
+        let (expected, got) = (near(expected), near(got));
+        let what =
+            format_args!("byte {at} of {whole} ({came} came): expected {expected:?}, got {got:?}");
+        Err(wrong(what).at(self.name()))
     }
 
-    fn lacks(&self, error: &std::io::Error) -> String {
-        format!("{}: no whole reply: {error}", self.name())
+    fn lacks(&self) -> String {
+        format!("{}: no whole reply", self.name())
     }
 
     /// The beginning of the request, which names it in findings.
@@ -180,7 +180,7 @@ impl Question {
 }
 
 impl Heads {
-    fn same(&self, request: &[u8], reply: &[u8]) -> Result<(), String> {
+    fn same(&self, request: &[u8], reply: &[u8]) -> Result {
         let end = request.windows(4).position(|window| window == b"\r\n\r\n");
         let request = request[..end.unwrap_or(request.len())].to_vec();
         let reply = without_date(reply);
@@ -191,7 +191,7 @@ impl Heads {
         }
         let [known, reply] =
             [&*known, &reply].map(|head| String::from_utf8_lossy(head).into_owned());
-        Err(format!("one head was {known:?}, and the next {reply:?}"))
+        Err(wrong(format_args!("one head was {known:?}, and the next {reply:?}")))
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
     fn a_wrong_byte_is_named() {
         let question = Question { bytes: b"abcd".to_vec(), reply: Reply::Same(b"abcd".to_vec()) };
         question.compare(b"abcd", b"abcd").unwrap();
-        let problem = question.compare(b"abcd", b"abXd").unwrap_err();
+        let problem = question.compare(b"abcd", b"abXd").unwrap_err().to_string();
         assert!(problem.contains("byte 2 of 4"), "{problem}");
         assert!(question.compare(b"abcd", b"abc").is_err());
     }

@@ -1,7 +1,9 @@
 //! The rounds of a soak: architectures in their variants, each with the services that it carries.
 
 use duality_architectures::{Architecture, Needs};
+use duality_lab::Failure;
 
+use super::Result;
 use crate::{architecture_called, lack};
 
 /// A service that the clients can speak to.
@@ -100,7 +102,7 @@ impl Round {
 pub(super) fn chosen(
     architectures: &[String],
     services: &[String],
-) -> Result<(Vec<Round>, Vec<String>), String> {
+) -> Result<(Vec<Round>, Vec<String>)> {
     let variants = named("architecture", architectures, VARIANTS.to_vec(), |variant| variant[0])?;
     let services = named("service", services, Protocol::ALL.to_vec(), Protocol::name)?;
     let (able, unable): (Vec<_>, Vec<_>) = variants
@@ -129,13 +131,16 @@ fn named<T: Copy>(
     names: &[String],
     all: Vec<T>,
     name_of: impl Fn(T) -> &'static str,
-) -> Result<Vec<T>, String> {
+) -> Result<Vec<T>> {
     for name in names {
         if !all.iter().any(|one| name_of(*one) == name) {
             let mut known: Vec<_> = all.iter().map(|one| name_of(*one)).collect();
             known.sort_unstable();
             known.dedup();
-            return Err(format!("no {what} `{name}` is soaked, only {}", known.join(", ")));
+            let remedy = format_args!("choose one of {}", known.join(", "));
+            return Err(
+                Failure::misuse(format_args!("no {what} `{name}` is soaked")).remedy(remedy)
+            );
         }
     }
     let is_wanted = |one: &T| names.is_empty() || names.iter().any(|name| name == name_of(*one));
@@ -165,8 +170,12 @@ mod tests {
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let (rounds, _) = chosen(&names(&["epoll", "fork"]), &names(&["chat"])).unwrap();
         assert_eq!(rounds.len(), 2, "epoll on one core and two, and no fork: {rounds:?}");
-        assert!(chosen(&names(&["iterative"]), &[]).unwrap_err().contains("`iterative`"));
-        assert!(chosen(&[], &names(&["chess"])).unwrap_err().contains("echo, guestbook"));
+        assert!(
+            chosen(&names(&["iterative"]), &[]).unwrap_err().to_string().contains("`iterative`")
+        );
+        assert!(
+            chosen(&[], &names(&["chess"])).unwrap_err().to_string().contains("echo, guestbook")
+        );
     }
 
     #[test]

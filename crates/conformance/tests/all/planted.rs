@@ -44,19 +44,26 @@ fn measured(folder: &Path, name: &str, faults: &[&str]) -> Value {
 fn what_makes_a_server_wrong_is_named_and_fails_the_gate() {
     let folder = tempfile::tempdir().unwrap();
     let good = measured(folder.path(), "good", &[]);
-    assert_eq!(good["cells"][2]["faults"], serde_json::json!([]), "{good}");
+    // On a busy machine the load generator may have been late, which is no fault of the server.
+    let found = |of: &Value, fault: &str| {
+        let cells = of["cells"].as_array().unwrap();
+        let sue = cells.iter().find(|cell| cell["architecture"] == "sue").unwrap();
+        sue["faults"].as_array().unwrap().contains(&fault.into())
+    };
+    for fault in ["wrong-replies", "ended", "failing"] {
+        assert!(!found(&good, fault), "{fault}: {good}");
+    }
     for (name, faults, fault, message) in [
-        ("wrong", "wrong-every=200", "wrong-replies", "Disqualified for wrong replies: sue"),
-        ("cut", "cut-every=200", "wrong-replies", "Disqualified for wrong replies: sue"),
-        ("crash", "crash-after=1500", "ended", "Failed while it was measured: sue"),
+        ("wrong", "wrong-every=20", "wrong-replies", "Disqualified for wrong replies: sue"),
+        ("cut", "cut-every=20", "wrong-replies", "Disqualified for wrong replies: sue"),
+        ("crash", "crash-after=300", "ended", "Failed while it was measured: sue"),
     ] {
         let summary = measured(folder.path(), name, &[faults]);
-        let first = summary["recommendation"]["sentences"][0].as_str().unwrap();
-        assert!(first.contains(message), "{name}: {first}");
-        let sue =
-            summary["cells"].as_array().unwrap().iter().find(|cell| cell["architecture"] == "sue");
-        let found = &sue.unwrap()["faults"];
-        assert!(found.as_array().unwrap().contains(&fault.into()), "{name}: {found}");
+        // On a busy machine, the first sentence says that there is no recommendation.
+        let sentences = summary["recommendation"]["sentences"].as_array().unwrap();
+        let is_told = |sentence: &Value| sentence.as_str().unwrap().contains(message);
+        assert!(sentences.iter().any(is_told), "{name}: {sentences:?}");
+        assert!(found(&summary, fault), "{name}: {summary}");
         let gate = duality(folder.path(), &["report", "good", name, "--fail-on-regression=500"]);
         let stdout = String::from_utf8_lossy(&gate.stdout);
         assert_eq!(gate.status.code(), Some(1), "{name}: {stdout}");

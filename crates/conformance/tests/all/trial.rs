@@ -186,9 +186,8 @@ fn equal_candidates_are_not_told_apart() {
     let get =
         || ask(address, b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", "</p>\n");
     // Clients stop before the regular end of the trial.
-    let (verdict, _, lost) =
-        with_clients(get, |_| (0..3).map(|_| trial.event("block")).next_back());
-    assert!(lost.is_empty() && verdict.is_some(), "{lost:?}");
+    let (_, _, lost) = with_clients(get, |_| trial.event("block"));
+    assert!(lost.is_empty(), "{lost:?}");
     let verdict = trial.event("decided");
     assert_eq!(verdict["finding"]["finding"], "out_of_time", "{verdict}");
     assert!(verdict["serving"].is_null(), "{verdict}");

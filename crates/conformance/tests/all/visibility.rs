@@ -122,6 +122,11 @@ fn counters_equal_what_was_done(architecture: &[&str]) {
     assert_eq!(count("tasks_now"), 0);
     assert_eq!(count("tasks_created"), count("tasks_ended"));
     assert!(count("tasks_created") >= CONNECTIONS);
+    match architecture[0] {
+        "threads" => assert_eq!(count("threads_created"), CONNECTIONS),
+        "fork" => assert_eq!(count("processes_created"), CONNECTIONS),
+        _ => {}
+    }
     assert_eq!(count("read_bytes"), CONNECTIONS * REQUESTS * REQUEST.len() as u64);
     assert_eq!(count("written_bytes"), written);
     // The attempts are a read and a write for each request, if the reads were not cut, and the

@@ -60,7 +60,7 @@ fn a_model_fits() {
     assert!(!model["workloads"][0]["architectures"].as_array().unwrap().is_empty());
     let mut lacking = model;
     lacking["workloads"][0].as_object_mut().unwrap().remove("coefficients");
-    let problem = check(&schema("model"), &lacking).unwrap_err();
+    let problem = check(&schema("model"), &lacking).unwrap_err().to_string();
     assert!(problem.contains("coefficients is missing"), "{problem}");
 }
 

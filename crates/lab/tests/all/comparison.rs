@@ -70,9 +70,9 @@ fn what_is_within_no_margin_is_not_told_apart() {
     after.0.margin = Some(0.01);
     let comparison = Comparison::of(&run(3, same), &after).unwrap();
     assert_eq!(verdict(&comparison, "epoll", 100, Metric::Rate), Direction::NotTold);
-    let told = shown(&comparison);
-    assert!(told.starts_with("The two runs are not told apart: a change of up to 3."), "{told}");
-    assert!(told.contains("requests/s, of 4 cells: 4 not told apart."), "{told}");
+    let answer = shown(&comparison);
+    assert!(answer.starts_with("The two runs are not told apart: a change of up to 3."), "{answer}");
+    assert!(answer.contains("requests/s, of 4 cells: 4 not told apart."), "{answer}");
 }
 
 #[test]
@@ -94,15 +94,15 @@ fn faster_one_way_is_slower_the_other() {
     assert_eq!(verdict(&gain, "epoll", 100, Metric::Cpu), Direction::Better);
     assert_eq!(verdict(&gain, "epoll", 10, Metric::Rate), Direction::Level);
     assert!(gain.regressions(0.0).is_empty());
-    let told = shown(&gain);
-    assert!(told.starts_with("The second run is faster: epoll at 100 connections, "), "{told}");
-    assert!(told.contains("requests/s, of 4 cells: 1 faster, 3 level."), "{told}");
-    assert!(told.contains("server CPU per request, of 4 cells: 1 less, 3 level."), "{told}");
+    let answer = shown(&gain);
+    assert!(answer.starts_with("The second run is faster: epoll at 100 connections, "), "{answer}");
+    assert!(answer.contains("requests/s, of 4 cells: 1 faster, 3 level."), "{answer}");
+    assert!(answer.contains("server CPU per request, of 4 cells: 1 less, 3 level."), "{answer}");
 
     let loss = Comparison::of(&other, &one).unwrap();
-    let told = shown(&loss);
-    assert!(told.starts_with("The second run is slower: epoll at 100 connections, "), "{told}");
-    assert!(told.contains(" 2 of 8 figures are worse, and 0 better."), "{told}");
+    let answer = shown(&loss);
+    assert!(answer.starts_with("The second run is slower: epoll at 100 connections, "), "{answer}");
+    assert!(answer.contains(" 2 of 8 figures are worse, and 0 better."), "{answer}");
     let regressions = loss.regressions(5.0);
     assert_eq!(regressions.len(), 2, "{regressions:?}");
     assert!(
@@ -224,9 +224,9 @@ fn blocks_in_which_the_load_generator_waited_tell_nothing_of_a_rate() {
     let comparison = Comparison::of(&moody(1, 1.0, [1.0, 1.0]), &after).unwrap();
     assert_eq!(verdict(&comparison, "epoll", 10, Metric::Rate), Direction::Unsure);
     assert_eq!(verdict(&comparison, "epoll", 10, Metric::Cpu), Direction::Worse);
-    let told = shown(&comparison);
-    assert!(told.contains("In the second, other processes used more than a tenth"), "{told}");
-    assert!(!told.contains("In the first, other processes"), "{told}");
+    let answer = shown(&comparison);
+    assert!(answer.contains("In the second, other processes used more than a tenth"), "{answer}");
+    assert!(!answer.contains("In the first, other processes"), "{answer}");
 }
 
 #[test]
@@ -270,9 +270,9 @@ fn what_fails_or_starves_now_is_a_regression() {
             "threads at 100 connections, in the second run: connections got no reply at all",
         ]
     );
-    let told = shown(&comparison);
+    let answer = shown(&comparison);
     assert!(
-        told.contains("only in the first: epoll at 100 (the other: unavailable: no epoll here)")
+        answer.contains("only in the first: epoll at 100 (the other: unavailable: no epoll here)")
     );
 }
 
@@ -286,7 +286,7 @@ fn what_excludes_a_subject_fails_the_gate() {
             }
         })
     };
-    for (kind, count, told) in [
+    for (kind, count, message) in [
         ("wrong-bytes", 1, "3 of 303,003 replies were wrong"),
         ("cut-short", 1, " replies were wrong"),
         ("wrong-status", 1, " replies were wrong"),
@@ -299,7 +299,7 @@ fn what_excludes_a_subject_fails_the_gate() {
         let regressions = comparison.regressions(5.0);
         let first = &regressions[0];
         assert!(first.starts_with("epoll at 100 connections, in the second run: "), "{first}");
-        assert!(first.contains(told), "{kind}: {first}");
+        assert!(first.contains(message), "{kind}: {first}");
         let choice = "The second run cannot be chosen: ";
         assert!(shown(&comparison).starts_with(&format!("{choice}{first}")), "{kind}");
         let page = html(&runs::sheet(["a", "b"], slice::from_ref(&comparison), &[]));
@@ -329,14 +329,14 @@ fn what_differs_is_named_and_what_is_incomparable_refused() {
     after.0.machine.settings.remove("clock source");
     after.0.design.window_seconds = 4.0;
     after.0.design.server_arguments = vec!["--workers=4".into()];
-    let told = shown(&Comparison::of(&before, &after).unwrap());
+    let answer = shown(&Comparison::of(&before, &after).unwrap());
     for line in [
         "kernel: Linux 6.12.0 → Linux 7.0",
         "clock source: tsc → not known",
         "window: 2.0 s → 4.0 s",
         "server arguments: --root /srv/www → --workers=4",
     ] {
-        assert!(told.contains(line), "{told}");
+        assert!(answer.contains(line), "{answer}");
     }
     after.0.design.service = "echo".into();
     let refused = Comparison::of(&before, &after).unwrap_err().to_string();

@@ -11,15 +11,15 @@ fn wrong_replies_in_slices_stand_in_the_first_line() {
         trial(&names, &[100], shape).with_failures("uring", 5, "wrong-bytes", 72)
     };
     let first = |trial: &Trial| text(&said(trial))[0].to_owned();
-    let told = " Disqualified for wrong replies: uring (72 of ";
+    let sentence = " Disqualified for wrong replies: uring (72 of ";
     let chosen = first(&wrong(clear));
     assert!(chosen.starts_with("Choose epoll: it is the best at 100 connections."), "{chosen}");
-    assert!(chosen.contains(told) && chosen.ends_with(" at 100 connections)."), "{chosen}");
+    assert!(chosen.contains(sentence) && chosen.ends_with(" at 100 connections)."), "{chosen}");
     let level = first(&wrong(|_, _| busy(12.0)));
-    assert!(level.starts_with("No difference above ") && level.contains(told), "{level}");
+    assert!(level.starts_with("No difference above ") && level.contains(sentence), "{level}");
     let few = Trial::new(&names, &[100], 3, 1, 0.01, 1, clear);
     let few = first(&few.with_failures("uring", 2, "wrong-bytes", 72));
-    assert!(few.contains(told), "{few}");
+    assert!(few.contains(sentence), "{few}");
     // It is a warning beside its row, too.
     let text = wrong(clear).summary().render_text(&said(&wrong(clear)), None);
     assert!(text.contains("! uring: wrong-bytes 72 times in slices. (at 100)"), "{text}");
@@ -52,9 +52,9 @@ fn beside_what_runs_today_there_is_one_verdict() {
                 _ => busy(12.0),
             });
         trial.heading.current = Some("threads".to_owned());
-        let said = said(&trial);
-        let first = text(&said)[0].to_owned();
-        let chosen = said.architecture.as_deref();
+        let answer = said(&trial);
+        let first = text(&answer)[0].to_owned();
+        let chosen = answer.architecture.as_deref();
         if first.starts_with("Yes, a change from threads pays") {
             seen[0] += 1;
             let named = chosen.is_some_and(|name| first.contains(&format!(": {name} takes ")));
@@ -67,7 +67,7 @@ fn beside_what_runs_today_there_is_one_verdict() {
             assert!(first.starts_with("Cannot tell"), "{first}");
             assert_eq!(chosen, None, "{first}");
         }
-        let whole = trial.summary().render_text(&said, None);
+        let whole = trial.summary().render_text(&answer, None);
         assert!(!whole.contains("Choose "), "{whole}");
     }
     assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
@@ -82,27 +82,27 @@ fn what_is_sure_is_said_where_none_can_be_chosen() {
             ("fork", 1000) => busy(40.0),
             _ => busy(12.0),
         });
-    let said = said(&trial);
-    assert_eq!(said.architecture, None);
+    let answer = said(&trial);
+    assert_eq!(answer.architecture, None);
     assert_eq!(
-        text(&said)[0],
+        text(&answer)[0],
         "Choose any of epoll, fork, poll and uring at 100 connections; any of epoll, poll and uring at 1,000 connections (differences under 35 % \
          among them would not have been seen); worse for sure at 1,000 connections: threads by 153 % more processor time [87 to 240] and \
          fork by 231 %."
     );
     let why = "At 100 connections none of the best set is recommended: only differences above ";
     assert!(
-        says(&said, why, " would be seen: give it more time (--budget), or a quieter machine."),
-        "{said:#?}"
+        says(&answer, why, " would be seen: give it more time (--budget), or a quieter machine."),
+        "{answer:#?}"
     );
     let out = "Worse for sure at 100 connections, by processor time for a request: threads +1";
-    assert!(says(&said, out, "]."), "{said:#?}");
+    assert!(says(&answer, out, "]."), "{answer:#?}");
     let found = "What is not told apart from the best is at most ";
     assert!(
-        says(&said, found, "a run four times as long (--budget) halves what is not known."),
-        "{said:#?}"
+        says(&answer, found, "a run four times as long (--budget) halves what is not known."),
+        "{answer:#?}"
     );
-    let text = trial.summary().render_text(&said, None);
+    let text = trial.summary().render_text(&answer, None);
     assert!(!text.contains("No recommendation"), "{text}");
 }
 
@@ -114,9 +114,9 @@ fn who_serves_more_than_the_best_is_explained() {
             "epoll" => Shape { server_us: 12.0, client_us, rate },
             _ => Shape { server_us: 24.0, client_us: 15.0, rate: 70_000.0 },
         });
-        let said = said(&trial);
-        assert_eq!(said.architecture.as_deref(), Some("epoll"), "{said:#?}");
-        text(&said)[1].to_owned()
+        let answer = said(&trial);
+        assert_eq!(answer.architecture.as_deref(), Some("epoll"), "{answer:#?}");
+        text(&answer)[1].to_owned()
     };
     let limited = explained(15.0, 60_000.0);
     assert!(
@@ -172,15 +172,15 @@ fn nothing_follows_from_the_latencies_of_invalid_windows() {
             "{first}"
         );
         assert!(
-            !text(&all).iter().any(|told| told.starts_with("No architecture keeps")),
+            !text(&all).iter().any(|sentence| sentence.starts_with("No architecture keeps")),
             "{all:#?}"
         );
         assert!(all.refused.is_empty() && all.doubts.is_empty(), "{all:#?}");
     }
     let one = asked(&["epoll"], "p99=1s");
-    let told = "It is not known whether epoll keeps p99 ≤ 1.0 s at 100 connections, because the load generator could not do its \
+    let sentence = "It is not known whether epoll keeps p99 ≤ 1.0 s at 100 connections, because the load generator could not do its \
                 work in their windows (✗): no choice there.";
-    assert!(text(&one).contains(&told), "{one:#?}");
+    assert!(text(&one).contains(&sentence), "{one:#?}");
     assert_eq!(one.architecture, None);
     let broken = asked(&[], "p99=1us");
     assert!(
@@ -198,15 +198,15 @@ fn no_more_blocks_are_disturbed_than_there_are() {
     }
     let slices = &mut trial.records.blocks[3].slices;
     slices.iter_mut().filter(|one| one.subject == "threads").for_each(|one| one.requests = 0);
-    let told = said(&trial).disturbance;
-    assert!(told[0].contains(" in 21 of 21 blocks, up to 50 %: "), "{told:?}");
+    let disturbance = said(&trial).disturbance;
+    assert!(disturbance[0].contains(" in 21 of 21 blocks, up to 50 %: "), "{disturbance:?}");
 }
 
 #[test]
 fn one_round_is_told_as_one() {
     let mut trial = Trial::new(&["threads", "epoll"], &[100], 1, 0, 0.0, 1, clear);
     trial.heading.design.clients.pattern = "serial".to_owned();
-    let said = said(&trial);
-    let told = "At 100 connections no verdict: 1 round of windows is too few, it takes 3: give more --repeats, or more time (--budget).";
-    assert!(text(&said).contains(&told), "{said:#?}");
+    let answer = said(&trial);
+    let sentence = "At 100 connections no verdict: 1 round of windows is too few, it takes 3: give more --repeats, or more time (--budget).";
+    assert!(text(&answer).contains(&sentence), "{answer:#?}");
 }

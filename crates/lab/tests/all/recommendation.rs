@@ -15,22 +15,22 @@ use crate::trials::{Shape, Trial, busy, clear, said, says, text, trial};
 
 #[test]
 fn one_is_the_best_everywhere() {
-    let said = said(&trial(&["threads", "epoll"], &[10, 100], clear));
-    assert_eq!(said.architecture.as_deref(), Some("epoll"));
-    assert_eq!(text(&said)[0], "Choose epoll: it is the best at 10 and 100 connections.");
-    assert!(says(&said, "At 100 connections it takes 1", "]."), "{said:#?}");
+    let answer = said(&trial(&["threads", "epoll"], &[10, 100], clear));
+    assert_eq!(answer.architecture.as_deref(), Some("epoll"));
+    assert_eq!(text(&answer)[0], "Choose epoll: it is the best at 10 and 100 connections.");
+    assert!(says(&answer, "At 100 connections it takes 1", "]."), "{answer:#?}");
     let next = "of processor time for a request (";
-    assert!(text(&said)[1].contains(next), "{said:#?}");
+    assert!(text(&answer)[1].contains(next), "{answer:#?}");
     assert!(
-        text(&said)[1].contains("the next that is worse for sure is threads, with 2"),
-        "{said:#?}"
+        text(&answer)[1].contains("the next that is worse for sure is threads, with 2"),
+        "{answer:#?}"
     );
     assert!(
-        says(&said, "There its p99 latency is ", "4.0 MiB (the least: 3.0 MiB of threads)."),
-        "{said:#?}"
+        says(&answer, "There its p99 latency is ", "4.0 MiB (the least: 3.0 MiB of threads)."),
+        "{answer:#?}"
     );
-    assert!(!says(&said, "What is not told apart", ""), "nothing is left: {said:#?}");
-    assert!(said.crossovers.is_empty() && said.disturbance.is_empty());
+    assert!(!says(&answer, "What is not told apart", ""), "nothing is left: {answer:#?}");
+    assert!(answer.crossovers.is_empty() && answer.disturbance.is_empty());
 }
 
 #[test]
@@ -41,26 +41,26 @@ fn one_is_best_here_and_another_there() {
         (_, 1) => busy(16.0),
         _ => busy(12.0),
     });
-    let said = said(&trial);
+    let answer = said(&trial);
     assert_eq!(
-        text(&said)[0],
+        text(&answer)[0],
         "Choose epoll: no other is better at 2 of 3 numbers of connections (100 and 1,000 connections)."
     );
     let elsewhere =
         "Others are better elsewhere: threads at 1 connection, where epoll is behind with ";
-    assert!(says(&said, elsewhere, "]."), "{said:#?}");
+    assert!(says(&answer, elsewhere, "]."), "{answer:#?}");
     let passes = "The lead passes from threads to epoll between 1 and 100 connections.";
-    assert!(text(&said).contains(&passes), "{said:#?}");
+    assert!(text(&answer).contains(&passes), "{answer:#?}");
 }
 
 #[test]
 fn those_that_are_level_are_named() {
     let names = ["threads", "uring", "epoll"];
     let trial = trial(&names, &[100], |name, _| busy(if name == "threads" { 15.0 } else { 12.0 }));
-    let said = said(&trial);
-    let chosen = said.architecture.as_deref().unwrap();
+    let answer = said(&trial);
+    let chosen = answer.architecture.as_deref().unwrap();
     assert!(["uring", "epoll"].contains(&chosen));
-    let first = text(&said)[0];
+    let first = text(&answer)[0];
     assert!(
         first.starts_with(&format!("Choose {chosen}: no other is better at 100 connections (")),
         "{first}"
@@ -74,30 +74,30 @@ fn among_equals_it_is_one_that_does_not_look_at_idle_connections() {
     let level = trial(&names, &[100], |name, _| busy(if name == "threads" { 15.0 } else { 12.0 }));
     assert_eq!(said(&level).architecture.as_deref(), Some("epoll"));
     let ahead = trial(&names, &[100], |name, _| busy(if name == "poll" { 12.0 } else { 15.0 }));
-    let said = said(&ahead);
-    assert_eq!(said.architecture.as_deref(), Some("poll"));
-    let told = "poll looks at every open connection in each round, also at idle ones: where there will be many, measure \
+    let answer = said(&ahead);
+    assert_eq!(answer.architecture.as_deref(), Some("poll"));
+    let sentence = "poll looks at every open connection in each round, also at idle ones: where there will be many, measure \
                 with as many (--idle).";
-    assert!(text(&said).contains(&told), "{said:#?}");
+    assert!(text(&answer).contains(&sentence), "{answer:#?}");
 }
 
 #[test]
 fn no_difference_is_no_recommendation() {
-    let said = said(&trial(&["threads", "epoll"], &[100], |_, _| busy(12.0)));
-    assert_eq!(said.architecture, None);
-    assert!(text(&said)[0].starts_with("No difference above "), "{said:#?}");
+    let answer = said(&trial(&["threads", "epoll"], &[100], |_, _| busy(12.0)));
+    assert_eq!(answer.architecture, None);
+    assert!(text(&answer)[0].starts_with("No difference above "), "{answer:#?}");
     assert!(
-        text(&said)[0]
+        text(&answer)[0]
             .ends_with(" was found between any of them: choose by something else than speed.")
     );
 }
 
 #[test]
 fn the_sole_survivor_is_no_leader() {
-    let said = said(&trial(&["epoll"], &[100], clear));
-    assert_eq!(said.architecture, None);
+    let answer = said(&trial(&["epoll"], &[100], clear));
+    assert_eq!(answer.architecture, None);
     assert_eq!(
-        text(&said)[0],
+        text(&answer)[0],
         "No recommendation: only epoll was measured and can be chosen, so there is nothing to compare it with."
     );
 }
@@ -106,10 +106,10 @@ fn the_sole_survivor_is_no_leader() {
 fn half_an_experiment_recommends_nothing() {
     let mut trial = trial(&["threads", "epoll"], &[10, 100], clear);
     trial.records.cells.truncate(9);
-    let said = said(&trial);
-    assert_eq!(said.architecture, None);
+    let answer = said(&trial);
+    assert_eq!(answer.architecture, None);
     assert_eq!(
-        text(&said)[0],
+        text(&answer)[0],
         "No recommendation: the experiment is not complete (partial: 9 of 12 cells)."
     );
 }
@@ -138,9 +138,9 @@ fn what_the_machine_did_is_told_first() {
     let mut trial = trial(&["threads", "epoll"], &[100], clear);
     trial.records.blocks[3].disturbance.processors[0].stolen = 0.31;
     trial.records.blocks[15].disturbance.processors[1].strangers = 0.5;
-    let told = said(&trial).disturbance;
+    let disturbance = said(&trial).disturbance;
     assert_eq!(
-        told,
+        disturbance,
         [
             "The hypervisor took more than a tenth of a processor (up to 31 % of processor 0) in or around 3 of 21 blocks, which \
              count less; 0 were measured besides.",
@@ -167,13 +167,13 @@ fn a_quota_of_a_control_group_is_no_other_process() {
             slice.client_wait_share = 0.5;
         }
     }
-    let said = said(&trial);
-    let told = "The CPU quota of the control group ran out in 20 of ";
-    assert!(said.disturbance.iter().any(|line| line.starts_with(told)), "{said:#?}");
+    let answer = said(&trial);
+    let sentence = "The CPU quota of the control group ran out in 20 of ";
+    assert!(answer.disturbance.iter().any(|line| line.starts_with(sentence)), "{answer:#?}");
     let cause =
         "the CPU quota of the control group disturbed 20 of 21 blocks: raise it (`cpu.max`)";
-    assert!(text(&said).join("\n").contains(cause), "{said:#?}");
-    assert!(!text(&said).join("\n").contains("other processes"), "{said:#?}");
+    assert!(text(&answer).join("\n").contains(cause), "{answer:#?}");
+    assert!(!text(&answer).join("\n").contains("other processes"), "{answer:#?}");
 }
 
 #[test]
@@ -182,10 +182,10 @@ fn work_that_moved_is_told() {
         "epoll" => Shape { server_us: 16.4, client_us: 35.1, rate: 27_600.0 },
         _ => Shape { server_us: 23.6, client_us: 23.9, rate: 39_000.0 },
     });
-    let said = said(&trial);
-    let told = "Not ranked by the server's time alone: over loopback either end may do the kernel's work for a \
+    let answer = said(&trial);
+    let sentence = "Not ranked by the server's time alone: over loopback either end may do the kernel's work for a \
                 connection, and this work moved: at 1,000 connections epoll takes 1";
-    assert!(says(&said, told, "."), "{said:#?}");
+    assert!(says(&answer, sentence, "."), "{answer:#?}");
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn superlatives_are_over_all() {
         };
         figures.server_peak_bytes = (mib * 1024.0 * 1024.0) as u64;
     }
-    let said = said(&trial);
-    assert!(says(&said, "There its p99", "12.2 MiB (the least: 6.8 MiB of threads)."), "{said:#?}");
+    let answer = said(&trial);
+    assert!(says(&answer, "There its p99", "12.2 MiB (the least: 6.8 MiB of threads)."), "{answer:#?}");
 }
 
 #[test]
@@ -223,25 +223,25 @@ fn what_disqualifies_is_told_and_changes_the_choice() {
             slice.connections_served = 2;
         }
     }
-    let said = said(&trial);
-    assert_eq!(said.architecture.as_deref(), Some("pool"));
+    let answer = said(&trial);
+    assert_eq!(answer.architecture.as_deref(), Some("pool"));
     let why =
         "No choice, because connections got no reply at all: epoll (998 connections of 1,000).";
-    assert!(text(&said).contains(&why), "{said:#?}");
+    assert!(text(&answer).contains(&why), "{answer:#?}");
 }
 
 #[test]
 fn the_yardstick_is_not_chosen() {
     let names = ["handwritten", "threads", "epoll"];
-    let said = said(&trial(&names, &[100], |name, _| match name {
+    let answer = said(&trial(&names, &[100], |name, _| match name {
         "handwritten" => busy(10.5),
         "epoll" => busy(12.0),
         _ => busy(15.0),
     }));
-    assert_eq!(said.architecture.as_deref(), Some("epoll"));
+    assert_eq!(answer.architecture.as_deref(), Some("epoll"));
     let yardstick =
         "handwritten is a yardstick and no choice: only hand-written services run on it.";
-    assert!(text(&said).contains(&yardstick), "{said:#?}");
+    assert!(text(&answer).contains(&yardstick), "{answer:#?}");
 }
 
 #[test]
@@ -252,16 +252,16 @@ fn a_peer_is_no_choice_but_a_reference() {
     });
     trial.heading.design.architectures.pop();
     trial.heading.design.peers = vec![ReadyMade::named("nginx").unwrap().peer(false)];
-    let told = said(&trial);
-    assert_eq!(told.architecture.as_deref(), Some("epoll"));
+    let answer = said(&trial);
+    assert_eq!(answer.architecture.as_deref(), Some("epoll"));
     let beside = "Peers beside epoll at 100 connections, by processor time for a request: nginx +";
-    assert!(says(&told, beside, "]."), "{told:#?}");
-    let shown = trial.summary().render_text(&told, None);
+    assert!(says(&answer, beside, "]."), "{answer:#?}");
+    let shown = trial.summary().render_text(&answer, None);
     assert!(
         shown.contains("server CPU per request as a multiple of nginx's, 99 % interval"),
         "{shown}"
     );
-    let shown = trial.summary().render_text(&told, Some("threads"));
+    let shown = trial.summary().render_text(&answer, Some("threads"));
     assert!(
         shown.contains("as a multiple of threads's") && !shown.contains("of nginx's"),
         "{shown}"
@@ -316,31 +316,31 @@ fn constrained(slo: &[&str], memory: Option<u64>) -> Recommendation {
 
 #[test]
 fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
-    let said = constrained(&["p99=5ms"], None);
-    assert_eq!(said.architecture.as_deref(), Some("epoll"));
-    let told = text(&said);
+    let answer = constrained(&["p99=5ms"], None);
+    assert_eq!(answer.architecture.as_deref(), Some("epoll"));
+    let sentences = text(&answer);
     assert!(
-        told[0].starts_with(
+        sentences[0].starts_with(
             "Choose epoll: of those that keep p99 ≤ 5.0 ms, no other is better at 100"
         ),
-        "{told:#?}"
+        "{sentences:#?}"
     );
     for sentence in [
         "No architecture keeps p99 ≤ 5.0 ms at 1,000 connections; the nearest is epoll with a p99 of 42.5 ms.",
         "Excluded: threads by p99 ≤ 5.0 ms (6.4 ms at 100).",
     ] {
-        assert!(told.contains(&sentence), "{sentence}: {told:#?}");
+        assert!(sentences.contains(&sentence), "{sentence}: {sentences:#?}");
     }
-    assert_eq!(said.refused.len(), 4);
+    assert_eq!(answer.refused.len(), 4);
 
-    let said = constrained(&[], Some(7 << 19));
-    assert_eq!(said.architecture.as_deref(), Some("pool"));
-    let told = "Excluded: epoll by memory ≤ 3.5 MiB (4.0 MiB at 100, 4.0 MiB at 1,000).";
-    assert!(text(&said).contains(&told), "{said:?}");
+    let answer = constrained(&[], Some(7 << 19));
+    assert_eq!(answer.architecture.as_deref(), Some("pool"));
+    let sentence = "Excluded: epoll by memory ≤ 3.5 MiB (4.0 MiB at 100, 4.0 MiB at 1,000).";
+    assert!(text(&answer).contains(&sentence), "{answer:?}");
 
-    let said = constrained(&["p50=1us"], Some(1));
-    assert_eq!(said.architecture, None);
-    assert!(text(&said)[0].contains("no architecture keeps p50 ≤ 1.0 µs and memory"), "{said:?}");
+    let answer = constrained(&["p50=1us"], Some(1));
+    assert_eq!(answer.architecture, None);
+    assert!(text(&answer)[0].contains("no architecture keeps p50 ≤ 1.0 µs and memory"), "{answer:?}");
 }
 
 /// Compares `run` and `cc` with `native`.
@@ -370,12 +370,12 @@ fn each_way_to_run_a_program_has_its_answer() {
         ("run", 1) => busy(25.0),
         _ => busy(20.0),
     }));
-    let told = said(&trial);
+    let answer = said(&trial);
     let run = "Should you run it so? Yes at 1,000 connections: beside native it takes 2";
-    assert!(says(&told, run, "that of native 3.0 MiB."), "{told:#?}");
+    assert!(says(&answer, run, "that of native 3.0 MiB."), "{answer:#?}");
     let convert =
         "Should you convert it? Yes at 100 and 1,000 connections: beside native it takes ";
-    assert!(says(&told, convert, "that of native 3.0 MiB."), "{told:#?}");
+    assert!(says(&answer, convert, "that of native 3.0 MiB."), "{answer:#?}");
     for part in [
         " No at 1 connection: beside native it takes 2",
         "% more processor time for a request [",
@@ -384,26 +384,26 @@ fn each_way_to_run_a_program_has_its_answer() {
         "% less at 1,000 [",
         "At 1 connection it is not told apart from native: they differ by ",
     ] {
-        assert!(text(&told).iter().any(|sentence| sentence.contains(part)), "{part}: {told:#?}");
+        assert!(text(&answer).iter().any(|sentence| sentence.contains(part)), "{part}: {answer:#?}");
     }
-    let shown = trial.summary().render_text(&told, None);
+    let shown = trial.summary().render_text(&answer, None);
     assert!(shown.contains("as a multiple of native's, 99 % interval"), "{shown}");
     trial.records.cells.clear();
-    let told = said(&trial);
-    assert!(says(&told, "Should you convert it? ", "This run cannot tell."), "{told:#?}");
+    let answer = said(&trial);
+    assert!(says(&answer, "Should you convert it? ", "This run cannot tell."), "{answer:#?}");
 }
 
 #[test]
 fn a_large_difference_is_an_answer_where_small_ones_cannot_be_seen() {
     let names = ["native", "run", "cc"];
-    let told = said(&asking(Trial::new(&names, &[100], 3, 7, 0.5, 1, |name, _| match name {
+    let answer = said(&asking(Trial::new(&names, &[100], 3, 7, 0.5, 1, |name, _| match name {
         "cc" => busy(5.0),
         _ => busy(20.0),
     })));
-    assert_eq!(told.architecture.as_deref(), Some("cc"));
+    assert_eq!(answer.architecture.as_deref(), Some("cc"));
     // The answer comes first.
-    let first = text(&told)[0];
-    assert!(first.starts_with("Should you convert it? Yes at 100 connections"), "{told:#?}");
-    assert!(says(&told, "Choose cc: it is the best at 100 connections.", ""), "{told:#?}");
-    assert!(says(&told, "Should you run it so? ", "This run cannot tell."), "{told:#?}");
+    let first = text(&answer)[0];
+    assert!(first.starts_with("Should you convert it? Yes at 100 connections"), "{answer:#?}");
+    assert!(says(&answer, "Choose cc: it is the best at 100 connections.", ""), "{answer:#?}");
+    assert!(says(&answer, "Should you run it so? ", "This run cannot tell."), "{answer:#?}");
 }

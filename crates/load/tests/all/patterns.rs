@@ -159,7 +159,7 @@ fn a_server_that_goes_away_leaves_no_request_uncounted() {
 #[test]
 fn a_load_for_a_time_ends_in_every_pattern() {
     let address = http_server(|_, _| (reply("hello"), true));
-    let window = Duration::from_millis(100);
+    let window = Duration::from_millis(500);
     let arrivals = Arrivals::Poisson { rate: 1_000.0 };
     for pattern in [Pattern::Serial, Pattern::Limited, Pattern::Open(arrivals)] {
         let options = Options {

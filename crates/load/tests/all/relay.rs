@@ -9,7 +9,8 @@ use duality_load::{Error, Options, Pattern, Relay, Stop};
 
 use crate::common::{http, http_server, read_request, reply, server};
 
-const SLICE: Duration = Duration::from_millis(30);
+/// Long enough for a reply on a machine with a load of 20.
+const SLICE: Duration = Duration::from_millis(200);
 
 /// A server, and how many requests it has answered.
 fn counting() -> (SocketAddr, Arc<AtomicU64>) {
@@ -25,7 +26,7 @@ fn counting() -> (SocketAddr, Arc<AtomicU64>) {
 fn load(address: SocketAddr, connections: usize) -> Options {
     Options {
         connections,
-        stop: Stop::After(Duration::from_millis(100)),
+        stop: Stop::After(Duration::from_millis(500)),
         warm_up: Duration::from_millis(20),
         ..Options::new(http(address))
     }

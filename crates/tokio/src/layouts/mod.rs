@@ -23,13 +23,13 @@ pub mod thread_per_connection;
 use std::io;
 
 use duality_architectures::common::admission::Admission;
-use duality_architectures::common::line::Limit;
+use duality_architectures::common::wait_queue::Limit;
 use duality_architectures::{About, Architecture, ForeignRuntime, Served, World};
 use duality_runtime::net::TcpListener;
 use duality_runtime::visibility::occupy;
 use tokio::runtime::Runtime;
 
-use crate::door::Door;
+use crate::acceptor::Acceptor;
 use crate::drain::told_of_drains;
 use crate::instance::Instance;
 
@@ -79,16 +79,16 @@ fn accept_on(runtime: &Runtime, instance: Instance, entrance: Entrance) -> io::R
     let _counted = occupy();
     let Entrance { listener, service, limit, admission } = entrance;
     runtime.block_on(told_of_drains(async move |stop| {
-        let door = Door::new(listener, &service, limit, admission, stop)?;
-        spawn_accepted(door, instance).await;
+        let acceptor = Acceptor::new(listener, &service, limit, admission, stop)?;
+        spawn_accepted(acceptor, instance).await;
         Ok(())
     }))
 }
 
 /// Spawns a task for each connection that comes, and returns when all have ended.
-async fn spawn_accepted(mut door: Door, instance: Instance) {
-    while let Some(accepted) = door.next().await {
+async fn spawn_accepted(mut acceptor: Acceptor, instance: Instance) {
+    while let Some(accepted) = acceptor.next().await {
         tokio::spawn(accepted.serve(instance.clone()));
     }
-    door.close().await;
+    acceptor.close().await;
 }

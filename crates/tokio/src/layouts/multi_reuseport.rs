@@ -21,7 +21,7 @@ use duality_runtime::visibility::occupy;
 use tokio::task::JoinSet;
 
 use super::{LAYOUT, STEALS, spawn_accepted};
-use crate::door::Door;
+use crate::acceptor::Acceptor;
 use crate::drain::told_of_drains;
 use crate::form::Form;
 use crate::runtimes;
@@ -62,8 +62,8 @@ impl Architecture for MultiReuseport {
             let mut acceptors = JoinSet::new();
             for listener in listeners {
                 let admission = Admission::new(&listener, service.descriptors(), loops);
-                let door = Door::new(listener, &service, limit, admission, stop.clone())?;
-                acceptors.spawn(spawn_accepted(door, instance.clone()));
+                let acceptor = Acceptor::new(listener, &service, limit, admission, stop.clone())?;
+                acceptors.spawn(spawn_accepted(acceptor, instance.clone()));
             }
             // An acceptor that panics ends the server, as in the other layouts.
             acceptors.join_all().await;

@@ -25,7 +25,7 @@ use duality_runtime::visibility::occupy;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::LAYOUT;
-use crate::door::{Accepted, Door};
+use crate::acceptor::{Accepted, Acceptor};
 use crate::drain::told_of_drains;
 use crate::form::Form;
 use crate::instance::Instance;
@@ -66,13 +66,13 @@ impl Architecture for NoSteal {
         let listener = server.into_listener();
         let admission = Admission::new(&listener, service.descriptors(), 1);
         let served = runtime.block_on(told_of_drains(async move |stop| {
-            let mut door = Door::new(listener, &service, limit, admission, stop)?;
+            let mut acceptor = Acceptor::new(listener, &service, limit, admission, stop)?;
             for worker in workers.iter().cycle() {
-                let Some(accepted) = door.next().await else { break };
+                let Some(accepted) = acceptor.next().await else { break };
                 // A worker that has panicked closes the connections that it gets.
                 let _ = worker.send(accepted);
             }
-            door.close().await;
+            acceptor.close().await;
             // The workers end when their senders are gone.
             Ok(())
         }));

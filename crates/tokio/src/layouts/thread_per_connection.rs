@@ -24,7 +24,7 @@ use duality_runtime::task::thread;
 use duality_runtime::visibility::occupy;
 
 use super::LAYOUT;
-use crate::door::{Accepted, Door};
+use crate::acceptor::{Accepted, Acceptor};
 use crate::drain::told_of_drains;
 use crate::form::Form;
 use crate::runtimes;
@@ -77,19 +77,19 @@ impl Architecture for ThreadPerConnection {
         // The runtime of a connection would end too early for an application that all share.
         runtime.block_on(form.make_if_once())?;
         let served = runtime.block_on(told_of_drains(async |stop| {
-            let mut door = Door::new(listener, &service, limit, admission, stop)?;
-            while let Some(accepted) = door.next().await {
+            let mut acceptor = Acceptor::new(listener, &service, limit, admission, stop)?;
+            while let Some(accepted) = acceptor.next().await {
                 let (form, thread) = (form.clone(), threads.enter());
                 let mut body: thread::ThreadBody = Box::new(move || {
                     serve(&form, accepted);
                     drop(thread);
                 });
                 while let Err(refused) = thread::start(stack, body) {
-                    door.wait_out("thread", &refused.error).await;
+                    acceptor.wait_out("thread", &refused.error).await;
                     body = refused.body;
                 }
             }
-            door.close().await;
+            acceptor.close().await;
             Ok(())
         }));
         duality_runtime::block_on(threads.all_ended());

@@ -3,10 +3,29 @@
 //! A library would check more keywords, for a longer build. A keyword that is not known here is
 //! refused, so no schema says more than is checked.
 
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
 use serde_json::Value;
+
+/// The first place in a value that does not fit its schema, and the demand.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Unfit {
+    place: String,
+    demand: String,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.place, self.demand)
+    }
+}
+
+type Result<T = ()> = std::result::Result<T, Unfit>;
+
+fn unfit(place: &str, demand: impl Into<String>) -> Result {
+    Err(Unfit { place: place.to_owned(), demand: demand.into() })
+}
 
 /// Keywords for readers alone.
 const SILENT: [&str; 6] = ["$schema", "$id", "$defs", "title", "description", "format"];
@@ -18,8 +37,8 @@ pub(crate) fn schema(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The first place in `value` that does not fit `schema`, and the demand. `Ok` if the value fits.
-pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
+/// Whether `value` fits `schema`.
+pub(crate) fn check(schema: &Value, value: &Value) -> Result {
     Checker { root: schema }.check(schema, value, "")
 }
 
@@ -29,9 +48,9 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn check(&self, schema: &Value, value: &Value, place: &str) -> Result<(), String> {
+    fn check(&self, schema: &Value, value: &Value, place: &str) -> Result {
         if let Some(fits) = schema.as_bool() {
-            return if fits { Ok(()) } else { Err(format!("{place}: not allowed: {value}")) };
+            return if fits { Ok(()) } else { unfit(place, format!("not allowed: {value}")) };
         }
         for (keyword, demand) in schema.as_object().expect("a schema is an object or a boolean") {
             self.keyword(keyword, demand, schema, value, place)?;
@@ -46,8 +65,8 @@ impl Checker<'_> {
         schema: &Value,
         value: &Value,
         place: &str,
-    ) -> Result<(), String> {
-        let unfit = |what: &str| Err(format!("{place}: {what} {demand}: {value}"));
+    ) -> Result {
+        let unfit = |what: &str| unfit(place, format!("{what} {demand}: {value}"));
         let items = || value.as_array().into_iter().flatten();
         let list = || demand.as_array().expect("a list");
         match keyword {
@@ -105,14 +124,14 @@ impl Checker<'_> {
         schema: &Value,
         value: &Value,
         place: &str,
-    ) -> Result<(), String> {
+    ) -> Result {
         match keyword {
             "required" => {
                 let names = demand.as_array().unwrap().iter().map(|name| name.as_str().unwrap());
                 let missing =
                     names.into_iter().find(|name| value.is_object() && value.get(name).is_none());
                 if let Some(name) = missing {
-                    return Err(format!("{place}: {name} is missing"));
+                    return unfit(place, format!("{name} is missing"));
                 }
             }
             "properties" => {
@@ -139,13 +158,13 @@ impl Checker<'_> {
         value: &Value,
         place: &str,
         is_right: fn(usize) -> bool,
-    ) -> Result<(), String> {
-        let complaints: Vec<String> =
-            schemas.iter().filter_map(|schema| self.check(schema, value, place).err()).collect();
+    ) -> Result {
+        let complaints = schemas.iter().filter_map(|schema| self.check(schema, value, place).err());
+        let complaints: Vec<String> = complaints.map(|unfit| unfit.to_string()).collect();
         let fit = schemas.len() - complaints.len();
         match is_right(fit) {
             true => Ok(()),
-            false => Err(format!("{place}: {fit} alternatives fit: {}", complaints.join("; "))),
+            false => unfit(place, format!("{fit} alternatives fit: {}", complaints.join("; "))),
         }
     }
 }

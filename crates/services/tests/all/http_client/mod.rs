@@ -15,7 +15,7 @@ use std::{
 };
 
 use duality_architectures::common::admission::Admission;
-use duality_architectures::common::line::Limit;
+use duality_architectures::common::wait_queue::Limit;
 use duality_kit::Case;
 use duality_runtime::{net, task};
 use duality_services::http::Http;

@@ -1,12 +1,12 @@
-//! The door of a server. It accepts connections. By [`WaitQueue`], it decides which connection is
-//! served next, and which is refused.
+//! The acceptor of a server. By [`WaitQueue`], it decides which connection is served next, and which
+//! is refused.
 //!
 //! Refused connections have no slot. The service sends the refusal, and then reads until the client
 //! has gone, within a time limit. Otherwise the close could destroy the refusal. At most
-//! [`MOST_REFUSALS`] connections are refused at a time. Further ones wait in the line.
+//! [`MOST_REFUSALS`] connections are refused at a time. Further ones wait in the queue.
 //!
 //! A connection beyond a limit for its address is refused at once. Such a connection never waits in
-//! the line. If [`MOST_REFUSALS`] are being refused already, the door closes it without a message.
+//! the queue. If [`MOST_REFUSALS`] are being refused already, it is closed without a message.
 
 use std::io;
 
@@ -17,12 +17,12 @@ use duality_runtime::{block_on, task};
 
 use super::addresses::Addresses;
 use super::admission::Admission;
-use super::line::{Limit, MOST_REFUSALS, Turn, WaitQueue};
 use super::pressure::Pressure;
 use super::refusals::{self, Reason};
 use super::served::{ConnectionTask, Served};
+use super::wait_queue::{Limit, MOST_REFUSALS, Turn, WaitQueue};
 
-/// The interval at which the door checks waiting and refused connections, if nothing else happens.
+/// The interval of checks of waiting and refused connections, if nothing else happens.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Where refusals run.
@@ -85,21 +85,21 @@ impl Refusals for InPlace {
 }
 
 /// Accepts for a server.
-pub(crate) struct Door<R> {
+pub(crate) struct Acceptor<R> {
     listener: TcpListener,
     service: Served,
-    /// The served connections, or one entry for each. When one ends, the door looks again.
+    /// The served connections, or one entry for each. When one ends, the acceptor looks again.
     connections: Connections,
     admission: Admission,
     addresses: Addresses,
-    line: WaitQueue<TcpStream>,
+    queue: WaitQueue<TcpStream>,
     refusals: R,
     pub(crate) pressure: Pressure,
     /// Whether the listener accepts no more.
     is_over: bool,
 }
 
-impl<R: Refusals + Default> Door<R> {
+impl<R: Refusals + Default> Acceptor<R> {
     pub(crate) fn new(
         listener: TcpListener,
         service: &Served,
@@ -113,7 +113,7 @@ impl<R: Refusals + Default> Door<R> {
             connections: connections.clone(),
             admission,
             addresses: limit.addresses(),
-            line: WaitQueue::new(limit),
+            queue: WaitQueue::new(limit),
             refusals: R::default(),
             pressure: Pressure::new(connections),
             is_over: false,
@@ -124,9 +124,9 @@ impl<R: Refusals + Default> Door<R> {
         &mut self.listener
     }
 
-    /// The number of connections that the door holds. Served connections do not count.
+    /// The number of connections that the acceptor holds. Served connections do not count.
     pub(crate) fn waiting(&self) -> usize {
-        self.line.len() + self.refusals.count()
+        self.queue.len() + self.refusals.count()
     }
 
     /// The next connection to be served, beside the `served` ones. `None` if no more will come. The
@@ -134,9 +134,9 @@ impl<R: Refusals + Default> Door<R> {
     pub(crate) async fn next(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
         loop {
             let is_refusing = self.refusals.attend();
-            if !self.line.is_empty() {
+            if !self.queue.is_empty() {
                 let may_refuse = self.refusals.count() < MOST_REFUSALS;
-                match self.line.turn(served(), may_refuse, time::now()) {
+                match self.queue.turn(served(), may_refuse, time::now()) {
                     Turn::Serve(stream) => return Some(stream),
                     Turn::Refuse(stream) => {
                         refusals::count(Reason::Full);
@@ -148,7 +148,7 @@ impl<R: Refusals + Default> Door<R> {
             } else if self.is_over {
                 return None;
             }
-            let accepted = if !self.line.is_empty() {
+            let accepted = if !self.queue.is_empty() {
                 self.accept_or_look(&served).await
             } else if is_refusing {
                 timeout(LOOK, self.accept(&served)).await.ok().flatten()
@@ -156,8 +156,8 @@ impl<R: Refusals + Default> Door<R> {
                 self.accept(&served).await
             };
             match accepted.map(|stream| self.addresses.admit(stream)) {
-                Some(Ok(stream)) if self.line.passes(served()) => return Some(stream),
-                Some(Ok(stream)) => self.line.join(stream, time::now()),
+                Some(Ok(stream)) if self.queue.passes(served()) => return Some(stream),
+                Some(Ok(stream)) => self.queue.join(stream, time::now()),
                 Some(Err(stream)) if self.refusals.count() < MOST_REFUSALS => {
                     self.refusals.begin(self.service.refuse(stream));
                 }
@@ -168,23 +168,23 @@ impl<R: Refusals + Default> Door<R> {
 
     /// Accepts a connection, as soon as there is one and the resources for it.
     async fn accept(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
-        let held = || served() + self.line.len() + self.refusals.count();
+        let held = || served() + self.queue.len() + self.refusals.count();
         self.pressure.admit(&self.admission, held).await;
         let accepted = self.listener.accept_until_drain().await;
         self.note(accepted).await
     }
 
-    /// Accepts a connection, if there is one and the line has room for it. Otherwise waits until a
-    /// connection ends, or until the line or a refusal needs a look.
+    /// Accepts a connection, if there is one and the queue has room for it. Otherwise waits until a
+    /// connection ends, or until the queue or a refusal needs a look.
     async fn accept_or_look(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
         let is_admitted = || self.admission.check(served() + self.waiting()).is_ok();
-        if !self.is_over && self.line.has_room() && is_admitted() {
+        if !self.is_over && self.queue.has_room() && is_admitted() {
             let attempt = timeout(Duration::ZERO, self.listener.accept_until_drain()).await;
             if let Ok(accepted) = attempt {
                 return self.note(accepted).await;
             }
         }
-        let end = self.line.end_of_patience();
+        let end = self.queue.end_of_patience();
         let left = end.map(|end| end.saturating_duration_since(time::now()));
         self.connections
             .one_ended(left.filter(|left| !left.is_zero()).unwrap_or(LOOK).min(LOOK))

@@ -1,10 +1,10 @@
-//! A limit on the connections that are served at a time, and a line of connections that wait for a
+//! A limit on the connections that are served at a time, and a queue of connections that wait for a
 //! slot.
 //!
 //! ```text
-//!   accepted ─┬─ a slot is free, the line is empty ─────────────────────▶ served
-//!             └─▶ line, first in, first out ─┬─ a slot becomes free ─────▶ served
-//!                                            └─ waited for `patience` ───▶ refused, without a slot
+//!   accepted ─┬─ a slot is free, the queue is empty ────────────────────▶ served
+//!             └─▶ queue, first in, first out ─┬─ a slot becomes free ────▶ served
+//!                                             └─ waited for `patience` ──▶ refused, without a slot
 //! ```
 //!
 //! A connection waits before it is refused. While slots become free, no waiting connection is
@@ -13,7 +13,7 @@
 //! slots, it would refuse four of five connections.
 //!
 //! If no slots become free, at most a thousand connections a second are refused, however many come.
-//! The line has a place for each millisecond of patience. Connections beyond that stay in the
+//! The queue has a place for each millisecond of patience. Connections beyond that stay in the
 //! kernel's accept queue.
 //!
 //! A connection beyond a limit for its address ([`Addresses`]) is refused before it comes here.
@@ -77,7 +77,7 @@ impl Limit {
         self.patience
     }
 
-    /// The most connections in a line.
+    /// The most connections in a queue.
     fn places(&self) -> usize {
         self.patience.as_millis() as usize
     }
@@ -103,7 +103,7 @@ pub enum Turn<T> {
 }
 
 impl<T> WaitQueue<T> {
-    /// An empty line.
+    /// An empty queue.
     #[must_use]
     pub fn new(limit: Limit) -> Self {
         Self { limit, waiting: VecDeque::new() }
@@ -165,41 +165,41 @@ mod tests {
 
     #[test]
     fn a_slot_goes_to_the_connection_that_has_waited_longest() {
-        let (mut line, now) = (shed(2), Instant::now());
-        assert!(line.passes(1) && !line.passes(2));
-        (0..3).for_each(|number| line.join(number, now));
-        assert!(!line.passes(1), "nothing overtakes the line");
-        assert_eq!(line.turn(2, true, now), Turn::Wait);
-        assert_eq!(line.turn(1, true, now), Turn::Serve(0));
+        let (mut queue, now) = (shed(2), Instant::now());
+        assert!(queue.passes(1) && !queue.passes(2));
+        (0..3).for_each(|number| queue.join(number, now));
+        assert!(!queue.passes(1), "nothing overtakes the queue");
+        assert_eq!(queue.turn(2, true, now), Turn::Wait);
+        assert_eq!(queue.turn(1, true, now), Turn::Serve(0));
         // A free slot takes precedence over a refusal.
-        assert_eq!(line.turn(1, true, now + Duration::from_secs(9)), Turn::Serve(1));
+        assert_eq!(queue.turn(1, true, now + Duration::from_secs(9)), Turn::Serve(1));
     }
 
     #[test]
     fn a_connection_is_refused_when_it_has_waited_for_too_long() {
-        let (mut line, now) = (shed(1), Instant::now());
-        line.join(0, now);
-        line.join(1, now + Duration::from_millis(1));
-        let end = line.end_of_patience().unwrap();
-        assert_eq!(line.turn(1, true, end - Duration::from_millis(1)), Turn::Wait);
-        assert_eq!(line.turn(1, false, end), Turn::Wait, "refusals are bounded");
-        assert_eq!(line.turn(1, true, end), Turn::Refuse(0));
-        assert_eq!(line.turn(1, true, end), Turn::Wait);
+        let (mut queue, now) = (shed(1), Instant::now());
+        queue.join(0, now);
+        queue.join(1, now + Duration::from_millis(1));
+        let end = queue.end_of_patience().unwrap();
+        assert_eq!(queue.turn(1, true, end - Duration::from_millis(1)), Turn::Wait);
+        assert_eq!(queue.turn(1, false, end), Turn::Wait, "refusals are bounded");
+        assert_eq!(queue.turn(1, true, end), Turn::Refuse(0));
+        assert_eq!(queue.turn(1, true, end), Turn::Wait);
     }
 
     /// All refused clients come back at once, and no slot ever becomes free.
     #[test]
     fn at_most_a_thousand_a_second_are_refused() {
         for when_full in [WhenFull::Delay, WhenFull::Shed] {
-            let mut line = WaitQueue::new(Limit::new(1, when_full));
+            let mut queue = WaitQueue::new(Limit::new(1, when_full));
             let (start, mut refused) = (Instant::now(), 0);
             for elapsed in 0..10_000 {
                 let now = start + Duration::from_millis(elapsed);
-                while let Turn::Refuse(()) = line.turn(1, true, now) {
+                while let Turn::Refuse(()) = queue.turn(1, true, now) {
                     refused += 1;
                 }
-                while line.has_room() {
-                    line.join((), now);
+                while queue.has_room() {
+                    queue.join((), now);
                 }
             }
             assert!((8_900..=10_000).contains(&refused), "{when_full:?}: {refused}");

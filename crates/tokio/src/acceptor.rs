@@ -1,9 +1,8 @@
-//! The door of a layout: it accepts connections on a runtime of tokio, within the limits of every
-//! architecture.
+//! The acceptor of a layout, on a runtime of tokio, within the limits of every architecture.
 //!
 //! ```text
 //!   accept queue ─▶ admission ─▶ address ─┬─ a slot is free ──────────▶ Accepted
-//!                                         ├─▶ line ── a slot ─────────▶ Accepted
+//!                                         ├─▶ queue ─ a slot ─────────▶ Accepted
 //!                                         └─▶ refused: 503, at most 64 at a time
 //! ```
 //!
@@ -22,9 +21,9 @@ use std::time::Instant;
 use duality_architectures::Served;
 use duality_architectures::common::addresses::{Addresses, Counted};
 use duality_architectures::common::admission::Admission;
-use duality_architectures::common::line::{Limit, MOST_REFUSALS, Turn, WaitQueue};
 use duality_architectures::common::pressure::{PAUSE, Pressure};
 use duality_architectures::common::refusals::{self, Reason};
+use duality_architectures::common::wait_queue::{Limit, MOST_REFUSALS, Turn, WaitQueue};
 use duality_runtime::handler::{Connections, Peer};
 use duality_runtime::net::TcpListener;
 use duality_runtime::visibility;
@@ -41,13 +40,13 @@ use crate::readable::Readable;
 use crate::refusal;
 
 /// Accepts for a layout.
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     listener: TcpListener,
     readable: Readable,
     service: Served,
     admission: Admission,
     addresses: Addresses,
-    line: WaitQueue<Waiting>,
+    queue: WaitQueue<Waiting>,
     pressure: Pressure,
     slots: Slots,
     /// The connections that are being refused, which have no slot.
@@ -57,19 +56,19 @@ pub(crate) struct Door {
     is_over: bool,
 }
 
-/// The reason why a wait of the door ended.
+/// The reason why a wait of the acceptor ended.
 enum Event {
     Came(io::Result<OwnedFd>),
     /// All connections that came before the drain have been accepted.
     Over,
-    /// The line must be checked again.
+    /// The queue must be checked again.
     Look,
     /// The server drains.
     Drains,
 }
 
-impl Door {
-    /// Makes a door of the runtime that this function is called on.
+impl Acceptor {
+    /// Makes an acceptor of the runtime that this function is called on.
     ///
     /// # Errors
     ///
@@ -89,7 +88,7 @@ impl Door {
             service: service.clone(),
             admission,
             addresses: limit.addresses(),
-            line: WaitQueue::new(limit),
+            queue: WaitQueue::new(limit),
             pressure: Pressure::new(&Connections::default()),
             slots: Slots::new(),
             refusing: Slots::new(),
@@ -102,14 +101,14 @@ impl Door {
     pub(crate) async fn next(&mut self) -> Option<Accepted> {
         loop {
             let may_refuse = self.refusing.count() < MOST_REFUSALS;
-            match self.line.turn(self.slots.count(), may_refuse, Instant::now()) {
+            match self.queue.turn(self.slots.count(), may_refuse, Instant::now()) {
                 Turn::Serve(waiting) => return Some(self.begin(waiting)),
                 Turn::Refuse(waiting) => {
                     refusals::count(Reason::Full);
                     self.refuse(waiting.stream);
                     continue;
                 }
-                Turn::Wait if self.is_over && self.line.is_empty() => return None,
+                Turn::Wait if self.is_over && self.queue.is_empty() => return None,
                 Turn::Wait => {}
             }
             self.admit().await;
@@ -137,7 +136,9 @@ impl Door {
 
     /// Waits until there are descriptors and memory for another connection.
     async fn admit(&mut self) {
-        let held = |door: &Self| door.slots.count() + door.refusing.count() + door.line.len();
+        let held = |acceptor: &Self| {
+            acceptor.slots.count() + acceptor.refusing.count() + acceptor.queue.len()
+        };
         while let Err(lack) = self.admission.check(held(self)) {
             if self.stop.is_requested() {
                 return;
@@ -147,9 +148,9 @@ impl Door {
     }
 
     async fn event(&mut self) -> Event {
-        let is_full = !self.line.is_empty();
-        let may_accept = !self.is_over && self.line.has_room();
-        let patience = self.line.end_of_patience().unwrap_or_else(Instant::now);
+        let is_full = !self.queue.is_empty();
+        let may_accept = !self.is_over && self.queue.has_room();
+        let patience = self.queue.end_of_patience().unwrap_or_else(Instant::now);
         let drains = self.slots.are_closing();
         tokio::select! {
             biased;
@@ -179,10 +180,10 @@ impl Door {
         };
         let peer = self.service.peer(socket.as_fd());
         let waiting = Waiting { stream: socket.into(), peer, counted };
-        if self.line.passes(self.slots.count()) {
+        if self.queue.passes(self.slots.count()) {
             return Some(waiting);
         }
-        self.line.join(waiting, Instant::now());
+        self.queue.join(waiting, Instant::now());
         None
     }
 
@@ -213,15 +214,15 @@ impl Door {
 
     /// Closes the listener, and waits until all connections have ended.
     pub(crate) async fn close(self) {
-        let Self { listener, readable, slots, refusing, line, .. } = self;
-        drop((listener, readable, line));
+        let Self { listener, readable, slots, refusing, queue, .. } = self;
+        drop((listener, readable, queue));
         slots.close();
         slots.all_ended().await;
         refusing.all_ended().await;
     }
 }
 
-/// Accepts a connection. A door that drains accepts only connections that came before the drain.
+/// Accepts a connection. An acceptor that drains accepts only connections that came before the drain.
 async fn accept(listener: &mut TcpListener, readable: &Readable, drains: bool) -> Event {
     // A flood of connections must leave the runtime's other tasks their turns.
     consume_budget().await;
@@ -276,11 +277,11 @@ impl Accepted {
     }
 }
 
-/// The slots of a door.
+/// The slots of an acceptor.
 struct Slots {
     /// Each slot has a receiver.
     taken: watch::Sender<()>,
-    /// True once the door drains.
+    /// True once the acceptor drains.
     closing: watch::Sender<bool>,
     /// A slot has become free.
     ended: Arc<Notify>,
@@ -322,7 +323,7 @@ struct Slot {
     end: End,
 }
 
-/// Tells the door, and the counters, that a connection has ended.
+/// Tells the acceptor, and the counters, that a connection has ended.
 struct End {
     ended: Arc<Notify>,
     _counted: Option<Counted>,
