@@ -148,8 +148,7 @@ impl<'a> Count<'a> {
 
     /// Fits the logarithms of a figure of which larger values are worse.
     fn fit(&self, figure: Figure) -> Option<Fit> {
-        let fit = Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure));
-        if self.lane.is_some() { fit.map(Fit::careful) } else { fit }
+        Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure))
     }
 
     /// The standings of all subjects, and the result of the control.
