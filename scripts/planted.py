@@ -178,7 +178,8 @@ def defaults(times, out):
     for number in range(times):
         folder, is_beside = out / f"default-{number}", number % 2 == 1
         with Stress() if is_beside else nullcontext():
-            done = subprocess.run([binary, "compare", "--out", str(folder)], stdout=subprocess.PIPE, text=True)
+            done = subprocess.run([binary, "compare", "--out", str(folder)], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
         said = json.loads((folder / "summary.json").read_text())["recommendation"]
         beside = "beside stress-ng" if is_beside else "nothing beside"
         print(f"defaults {number + 1} of {times}: {beside}, exits {done.returncode}\n{answer(said, done.stdout)}", flush=True)
@@ -205,7 +206,8 @@ def cost(results):
     """The mean logarithm of each architecture's processor time for a request."""
     costs = {}
     for line in results.read_text().splitlines():
-        for piece in json.loads(line).get("slices", []):
+        record = json.loads(line)
+        for piece in record["slices"] if record["kind"] == "block" else []:
             if piece["requests"]:
                 costs.setdefault(piece["architecture"], []).append(math.log(piece["server_cpu_us"] / piece["requests"]))
     return {name: statistics.mean(all) for name, all in costs.items()}
