@@ -279,6 +279,9 @@ impl<'a> Count<'a> {
     /// The reason to withhold the verdict, if any: there is nothing to compare, or the range does
     /// not hold.
     fn unsure(&self, verdict: &Verdict) -> Option<Cause> {
+        if self.candidates < 2 && self.is_partial() && self.lacks_somebody() {
+            return Some(Cause::Partial);
+        }
         match self.subjects[..self.candidates] {
             [] => return Some(Cause::Nobody),
             [alone] => return Some(Cause::Alone { subject: alone.to_owned() }),
