@@ -169,7 +169,9 @@ fn each_command_of_the_docs_is_parsed() {
         let script = program.strip_prefix("scripts/").map(|_| root().join(program));
         if program.rsplit('/').next() == Some("duality") {
             // What follows is of another program.
-            let own = rest.iter().take_while(|word| *word != "--" && !word.starts_with('/'));
+            let is_run = rest.first().is_some_and(|word| word == "run");
+            let is_other = |word: &str| word == "--" || is_run && word.starts_with('/');
+            let own = rest.iter().take_while(|word| !is_other(word));
             // An output of the command begins with `duality:`, and `cc` takes each flag.
             if rest.first().is_none_or(|word| word == "cc" || word.ends_with(':')) {
                 continue;
@@ -191,7 +193,11 @@ fn each_command_of_the_docs_is_parsed() {
             let step = rest.get(1).filter(|step| !step.starts_with("--"));
             let unknown = step.filter(|step| !steps.contains(&format!("\"{step}\"")));
             faults.extend(unknown.map(|step| format!("{place}: there is no step {step}")));
-            let unknown = flags(rest).filter(|flag| !steps.contains(*flag));
+            // A flag is written as it is, or a field of clap's has its name.
+            let field =
+                |flag: &str| format!("{}:", flag.trim_start_matches("--").replace('-', "_"));
+            let is_known = |flag: &&str| steps.contains(*flag) || steps.contains(&field(flag));
+            let unknown = flags(rest).filter(|flag| !is_known(flag));
             faults.extend(unknown.map(|flag| format!("{place}: there is no {flag}")));
             others += 1;
         }

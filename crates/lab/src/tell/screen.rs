@@ -101,8 +101,8 @@ impl Answer<'_> {
             .collect()
     }
 
-    /// The rows of the map that tell most, the most important first: the recommended one or else
-    /// the first, what runs today, and the first one of each family.
+    /// The rows of the map that tell most, the most important first: the recommended one, or else
+    /// the first. Then what runs today, and the first one of each family.
     fn chosen(&self, map: &Map) -> Vec<usize> {
         let summary = &self.summary;
         let row = |subject: &String| map.rows.iter().position(|line| line.subject == *subject);
