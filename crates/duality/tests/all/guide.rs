@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The pages, and how many commands each has at least.
-const PAGES: [(&str, usize); 3] = [("noise.md", 3), ("ci.md", 3), ("your-server.md", 4)];
+const PAGES: [(&str, usize); 4] =
+    [("noise.md", 3), ("ci.md", 3), ("your-server.md", 4), ("choosing.md", 8)];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -33,13 +34,17 @@ fn folder() -> tempfile::TempDir {
     for server in ["server", "memcached", "a", "b"] {
         link(Path::new("/bin/true"), server);
     }
+    let (one, other) = ("25-vm/conversion/echo-short", "25-vm/conversion-again/echo-short");
+    let idle = "21-vm/knot/idle-0";
     for (name, run) in [
-        ("one", "conversion"),
-        ("two", "conversion-again"),
-        ("before", "conversion"),
-        ("after", "conversion-again"),
+        ("one", one),
+        ("two", other),
+        ("before", one),
+        ("after", other),
+        ("results", idle),
+        ("limited", idle),
     ] {
-        let run = root().join("runs/2026-11-25-vm").join(run).join("echo-short/results.jsonl");
+        let run = root().join(format!("runs/2026-11-{run}/results.jsonl"));
         fs::create_dir(folder.path().join(name)).unwrap();
         fs::copy(run, folder.path().join(name).join("results.jsonl")).unwrap();
     }

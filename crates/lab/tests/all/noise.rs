@@ -1,5 +1,7 @@
 //! Noise for simulated experiments: that of the recorded runs, and that of a shared machine.
 
+#![expect(clippy::print_stdout, reason = "the noise of each run is a part of the result")]
+
 use std::collections::BTreeMap;
 
 use duality_lab::random::SplitMix64;
