@@ -171,6 +171,6 @@ mod tests {
 
     #[test]
     fn without_the_flag_there_is_no_page() {
-        LiveFlags::default().beside(|page| Ok(assert!(page.is_none()))).unwrap();
+        assert!(LiveFlags::default().beside(|page| Ok(page.is_none())).unwrap());
     }
 }

@@ -4,8 +4,6 @@
 //! The recorded runs are in two halves. Nothing of the rule comes from either of them, and the
 //! second half judges.
 
-#![expect(clippy::print_stdout, reason = "how often it was wrong is the result")]
-
 use duality_lab::judge::blocks::{Fit, Observed};
 use duality_lab::judge::race::{
     BLOCKS_OF_A_SESSION, BLOCKS_OF_A_TOLD_SESSION, Race, SHARE_OF_RACE, looks, sessions,

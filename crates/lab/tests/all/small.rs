@@ -3,8 +3,6 @@
 //!
 //! Of the recorded runs, the half judges that no rule comes from.
 
-#![expect(clippy::print_stdout, reason = "how often it was wrong is the result")]
-
 use duality_lab::judge::blocks::{Fit, Observed};
 use duality_lab::judge::verdict::FAMILY_ERROR;
 use duality_lab::random::SplitMix64;
