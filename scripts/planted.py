@@ -11,6 +11,9 @@
     python3 scripts/planted.py truths cut leak  these faults only
     python3 scripts/planted.py trials 40        40 trials of two equal candidates, each for 20 s
     python3 scripts/planted.py candidates       a trial of each of six bad candidates, two minutes
+    python3 scripts/planted.py races 40         `aa`, as races of 30 s
+    python3 scripts/planted.py defaults 12      12 default runs, every second one beside `stress-ng --cpu 1`
+    python3 scripts/planted.py live 10          10 pairs of runs of 20 s, with and without a live page that is read
 
 For the first five, the servers are the program `planted` of crates/conformance, built by this script; DUALITY_PLANTED
 names another copy of it. Beside every second experiment of `aa` a process burns the servers'
@@ -23,18 +26,26 @@ withheld with its reason. What makes a server wrong must also fail `duality repo
 --fail-on-regression`. A fault that was not to be seen says so: a fault of one request in 10,000
 needs some ten thousand requests. On a machine that is slow or busy, DUALITY_PLANTED_SCALE=0.05 has
 each fault 20 times as often.
+
+`races` and `defaults` print of each run: the headline and its words, the best set of each load, the
+largest difference that the run could have missed among its contenders, and the lines of the first
+screen. DUALITY_TOOLS names a folder with `duality` for `defaults` and `live`.
 """
 
 import json
+import math
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,6 +111,20 @@ class Burner:
         self.process.wait()
 
 
+class Stress:
+    """`stress-ng --cpu 1`: a neighbour that takes a processor."""
+
+    def __enter__(self):
+        try:
+            self.process = subprocess.Popen(["stress-ng", "--cpu", "1"], stderr=subprocess.DEVNULL)
+        except FileNotFoundError:
+            sys.exit("planted: there is no stress-ng: install it (apt install stress-ng)")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+
 def measure(binary, text, budget, out):
     """Runs an experiment and returns its summary."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml", delete=False) as file:
@@ -111,6 +136,7 @@ def measure(binary, text, budget, out):
     os.unlink(file.name)
     if done.returncode != 0 and not (out / "planted" / "summary.json").exists():
         sys.exit(f"planted: {' '.join(command)}: {done.stderr.strip().splitlines()[-1:]}")
+    (out / "screen.txt").write_text(done.stdout)
     return json.loads((out / "planted" / "summary.json").read_text())
 
 
@@ -130,14 +156,97 @@ def is_withheld(verdict):
     return verdict["finding"]["finding"] == "withheld"
 
 
-def aa(binary, times, out):
-    """Measures one server under ten names. No name may leave the best set or win alone."""
-    wrong, alone, withheld, verdicts = 0, 0, 0, 0
+def missed(loads):
+    """The largest difference that a run could have missed among the contenders of a load."""
+    several = [load for load in loads if sum(one["level"] for one in load["standings"]) > 1]
+    return max((load["critical"] or math.inf for load in several), default=0.0)
+
+
+def answer(said, screen):
+    """The answer of a run, in lines."""
+    lines = [f"  {len(said['headline'].split())} words, {len(screen.splitlines())} lines of the screen; differences up to "
+             f"{100 * missed(said['loads']):.1f} % could have been missed", f"  {said['headline']}"]
+    for load in said["loads"]:
+        best = [f"{one['subject']} {100 * one['behind']:+.0f} %" for one in load["standings"] if one["level"]]
+        lines.append(f"  {load['concurrency']:>6}: {load['finding']['finding']}; {', '.join(best) or 'none'}")
+    return "\n".join(lines)
+
+
+def defaults(times, out):
+    """Makes default runs. Counts those whose answers are as docs/method.md has them."""
+    binary, good, choices = str(tools()[0]), 0, Counter()
+    for number in range(times):
+        folder, is_beside = out / f"default-{number}", number % 2 == 1
+        with Stress() if is_beside else nullcontext():
+            done = subprocess.run([binary, "compare", "--out", str(folder)], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
+        said = json.loads((folder / "summary.json").read_text())["recommendation"]
+        beside = "beside stress-ng" if is_beside else "nothing beside"
+        print(f"defaults {number + 1} of {times}: {beside}, exits {done.returncode}\n{answer(said, done.stdout)}", flush=True)
+        far = [one for load in said["loads"] for one in load["standings"] if one["level"] and one["behind"] >= 0.25]
+        withheld = any(is_withheld(load) for load in said["loads"])
+        choices[said["architecture"]] += 1
+        good += not far and not withheld and missed(said["loads"]) <= 0.12 and bool(said["architecture"])
+    print(f"defaults: in {good} of {times} runs each load has a best set without any that is worse by 25 %, one is recommended, "
+          f"and differences above 12 % would have been seen; choices: {dict(choices)}")
+    return 10 * good >= 9 * times
+
+
+def watch(command):
+    """Runs a command with a live page, and reads the page to its end."""
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in run.stderr:
+        if line.startswith("live page at "):
+            events = urllib.request.urlopen(line.split()[-1] + "events")
+            threading.Thread(target=lambda: sum(1 for _ in events), daemon=True).start()
+    return run.wait()
+
+
+def cost(results):
+    """The mean logarithm of each architecture's processor time for a request."""
+    costs = {}
+    for line in results.read_text().splitlines():
+        record = json.loads(line)
+        for piece in record["slices"] if record["kind"] == "block" else []:
+            if piece["requests"]:
+                costs.setdefault(piece["architecture"], []).append(math.log(piece["server_cpu_us"] / piece["requests"]))
+    return {name: statistics.mean(all) for name, all in costs.items()}
+
+
+def live(times, out):
+    """Compares runs beside a live page, which a client reads, with runs without a page."""
+    binary, more = str(tools()[0]), {}
+    for number in range(2 * times):
+        # The order of a pair is that of the pair before in a mirror, so a drift falls out.
+        is_on, pair = number % 4 in (1, 2), number // 2
+        folder = out / f"live-{pair}-{'on' if is_on else 'off'}"
+        command = [binary, "compare", "-a", "epoll,threads", "-c", "100", "--no-control", "--repeats", "3", "--blocks", "30",
+                   "--seed", str(pair), "--out", str(folder)]
+        code = watch([*command, "--live"]) if is_on else watch(command)
+        if code != 0:
+            sys.exit(f"planted: {' '.join(command)}: exits {code}")
+        for name, mean in cost(folder / "results.jsonl").items():
+            more.setdefault(name, [0.0] * times)[pair] += mean if is_on else -mean
+    kept = True
+    for name, all in more.items():
+        shares = [100 * math.expm1(one) for one in all]
+        error = statistics.stdev(all) / math.sqrt(times) if times > 1 else math.inf
+        is_more = statistics.mean(all) > 3 * error
+        kept &= not is_more
+        print(f"live: {name}: {100 * math.expm1(statistics.mean(all)):+.2f} % processor time a request beside a page, standard error "
+              f"{100 * error:.2f} %; pairs from {min(shares):+.1f} to {max(shares):+.1f} %{'; MORE' if is_more else ''}")
+    return kept
+
+
+def aa(binary, times, out, races=False):
+    """Measures one server under ten names. No name may leave the best set or win alone. In a race,
+    two may leave it."""
+    wrong, alone, withheld, verdicts, many = 0, 0, 0, 0, 0
     for number in range(times):
         close, burns = number % 4 >= 2, number % 2 == 1
         print(f"aa {number + 1} of {times}: {'close' if close else 'keep-alive'}, "
               f"{'beside a burner' if burns else 'nothing beside'}", flush=True)
-        text = plan(close=close, concurrency=[(20, 200)[number // 4 % 2]])
+        text = plan(close=close, concurrency=[(20, 200)[number // 4 % 2]], more="race = true" if races else "")
         run = lambda: measure(binary, text, "30s", out / f"aa-{number}")
         if burns:
             with Burner():
@@ -147,15 +256,18 @@ def aa(binary, times, out):
         all_verdicts = summary["recommendation"]["loads"]
         for verdict in all_verdicts:
             print(told(verdict), flush=True)
+        if races:
+            print(answer(summary["recommendation"], (out / f"aa-{number}" / "screen.txt").read_text()), flush=True)
         said = [verdict for verdict in all_verdicts if not is_withheld(verdict)]
+        many += any(sum(not one["level"] for one in verdict["standings"]) > 2 for verdict in said)
         put_out = [v for v in said if any(not one["level"] for one in v["standings"])]
         verdicts += len(all_verdicts)
         withheld += len(all_verdicts) - len(said)
         wrong += bool(put_out)
         alone += any(v["finding"]["finding"] == "best" for v in said)
     print(f"aa: an equal server was put out of the best set in {wrong} of {times} experiments, and {alone} had a sole winner; "
-          f"{withheld} of {verdicts} verdicts were withheld")
-    return wrong <= max(2, times // 20) and alone == 0
+          f"more than two were put out in {many}; {withheld} of {verdicts} verdicts were withheld")
+    return (many == 0 if races else wrong <= max(2, times // 20)) and alone == 0
 
 
 def differences(binary, what, times, out):
@@ -427,13 +539,16 @@ def main():
         return 0 if candidates() else 1
     if arguments and arguments[0] == "trials":
         return 0 if trials(int(arguments[1]) if len(arguments) > 1 else 10) else 1
+    if arguments and arguments[0] in ("defaults", "live"):
+        times = int(arguments[1]) if len(arguments) > 1 else 10
+        return 0 if {"defaults": defaults, "live": live}[arguments[0]](times, out) else 1
     binary = program()
     asked = [(arguments[0], int(arguments[1]) if len(arguments) > 1 else 1)] if arguments else [
         ("aa", 40), ("cpu10", 5), ("cpu5", 2), ("wait", 3), ("memory", 1)]
     kept = True
     for what, times in asked:
-        if what == "aa":
-            kept &= aa(binary, times, out)
+        if what in ("aa", "races"):
+            kept &= aa(binary, times, out, what == "races")
         elif what == "memory":
             kept &= memory(binary, times, out)
         elif what in BACKLOG:

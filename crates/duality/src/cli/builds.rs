@@ -5,7 +5,8 @@
 //! of Duality. They are compared under each architecture of `-a`, and this program starts them as
 //! it starts itself.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -16,6 +17,7 @@ use duality_lab::ask::variant::Choice;
 use duality_lab::judge::builds::Change;
 use duality_lab::judge::verdict::Told;
 use duality_lab::measure::experiment::Experiment;
+use duality_lab::measure::last_words;
 use duality_lab::record::{Build, Built, Peer};
 use duality_lab::tell::answer::Answer;
 use duality_runtime::log;
@@ -275,28 +277,40 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
 /// The services that a program of Duality lists.
 fn services(build: &Build) -> Result<Vec<String>, Failure> {
     let Build { name, command, .. } = build;
-    let listed = list(command).ok().and_then(|text| {
-        let list: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let whole = command.join(" ");
+    let mut errors = tempfile::tempfile().blame_at(Party::Machine, "a file for errors")?;
+    let listed =
+        list(command, &errors).blame_at(Party::User, format_args!("--binary {name}: {whole}"))?;
+    let names = || {
+        let list: serde_json::Value = serde_json::from_str(&listed).ok()?;
         let names = list["services"].as_array()?.iter();
         names.map(|one| one["name"].as_str().map(str::to_owned)).collect::<Option<Vec<String>>>()
-    });
-    listed.ok_or_else(|| {
+    };
+    names().ok_or_else(|| {
+        let mut said = Vec::new();
+        // What it said is a help, and may be missing.
+        let _ = errors.rewind().and_then(|()| errors.take(MOST).read_to_end(&mut said));
+        let said = last_words(&String::from_utf8_lossy(&said));
+        let said = said.map_or(String::new(), |line| format!(" (it says: {line})"));
         Failure::misuse(format!(
-            "--binary {name}: {} is no program of Duality: tell the server where to listen, by \
-             {{port}} in its command",
-            command.join(" ")
+            "--binary {name}: {whole} is no program of Duality{said}: tell the server where to \
+             listen, by {{port}} in its command"
         ))
     })
 }
 
-/// What a program prints for `services --json`. A program that is a server does not end.
-fn list(command: &[String]) -> std::io::Result<String> {
+/// The most bytes of errors that are looked at.
+const MOST: u64 = 64 << 10;
+
+/// What a program prints for `services --json`, with its errors in a file. A program that is a
+/// server does not end.
+fn list(command: &[String], errors: &File) -> std::io::Result<String> {
     let mut child = Command::new(&command[0])
         .args(&command[1..])
         .args(["services", "--json"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(errors.try_clone()?)
         .spawn()?;
     let deadline = Instant::now() + PATIENCE;
     // The list fits into a pipe.
@@ -409,6 +423,11 @@ mod tests {
         };
         let told = services(&build(&["/bin/echo"])).expect_err("a misuse").to_string();
         assert!(told.contains("is no program of Duality") && told.contains("{port}"), "{told}");
+        let angry = "echo first >&2; printf 'no such \\033[1mflag\\n' >&2; exit 3";
+        let told = services(&build(&["/bin/sh", "-c", angry])).expect_err("a misuse").to_string();
+        assert!(told.contains("(it says: no such  [1mflag)"), "{told}");
+        let told = services(&build(&["/no/such"])).expect_err("a misuse").to_string();
+        assert!(told.contains("/no/such") && told.contains("No such file"), "{told}");
         let list = r#"echo '{"services":[{"name":"shout"}]}'"#;
         let names = services(&build(&["/bin/sh", "-c", list])).unwrap();
         assert_eq!(names, ["shout"]);

@@ -1,6 +1,7 @@
 //! `duality compare`.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use std::{fs, io, slice};
 
@@ -301,24 +302,37 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     prepare(&out, &mut experiment, arguments.resume)?;
     announce(&experiment);
     log::tell(format_args!("results in {}", out.display()));
-    let page = arguments.live.start()?;
-    let clock = Clock::new(&interrupted, arguments.budget);
+    arguments.live.beside(|page| carry_out(arguments, experiment, &out, &interrupted, page))
+}
+
+/// Measures an experiment, and tells its answer.
+fn carry_out(
+    arguments: &Arguments,
+    mut experiment: Experiment,
+    out: &Path,
+    interrupted: &AtomicBool,
+    page: Option<&Page>,
+) -> Result<(), Failure> {
+    let clock = Clock::new(interrupted, arguments.budget);
     prices::find(slice::from_mut(&mut experiment), clock);
-    let finished = measure(&experiment, &out, arguments.resume, clock, page.clone())?;
+    let finished = measure(&experiment, out, arguments.resume, clock, page.cloned())?;
     let shown =
         Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref(), asked: "" };
-    let answer = tell(&finished, &out, shown)?;
+    let answer = tell(&finished, out, shown)?;
     let report = out.join("report.html");
     arguments.live.open_report(&report);
     if let Some(page) = page {
-        page.finish(Some(report));
+        page.lead_to(&report);
     }
     let threshold = arguments.builds.threshold(finished.heading.margin());
     if finished.complete {
         something_measured(&finished)?;
         return threshold.map_or(Ok(()), |share| builds::judge(&answer, share));
     }
-    let told = incomplete(&experiment, &finished, &out);
+    let told = incomplete(&experiment, &finished, out);
+    if let Some(page) = page {
+        page.say(told.clone());
+    }
     match threshold {
         Some(share) => {
             log::tell(format_args!("{told}"));

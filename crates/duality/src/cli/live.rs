@@ -37,8 +37,21 @@ impl LiveFlags {
         Self { live: self.live || self.open, ..self }
     }
 
+    /// Does `work` beside a page, if the flags ask for one. The page shows how the work ended: with
+    /// its failure, or that the program failed.
+    pub(super) fn beside<T>(
+        self,
+        work: impl FnOnce(Option<&Page>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let Some(page) = self.start()? else { return work(None) };
+        let mut ending = Ending { page, early: Some(PANIC.to_owned()) };
+        let done = work(Some(&ending.page));
+        ending.early = done.as_ref().err().map(Failure::to_string);
+        done
+    }
+
     /// Starts the page, if the flags ask for one, and opens it.
-    pub(super) fn start(self) -> Result<Option<Page>, Failure> {
+    fn start(self) -> Result<Option<Page>, Failure> {
         if !self.live {
             return Ok(None);
         }
@@ -53,9 +66,31 @@ impl LiveFlags {
     /// Opens a report, unless the live page leads to it.
     pub(super) fn open_report(self, report: &Path) {
         if self.open && !self.live {
-            let whole = report.canonicalize().unwrap_or_else(|_| report.to_owned());
-            open(&whole);
+            open_file(report);
         }
+    }
+}
+
+/// Opens a file in a browser, by its whole path.
+pub(super) fn open_file(file: &Path) {
+    open(&file.canonicalize().unwrap_or_else(|_| file.to_owned()));
+}
+
+/// What a page says at the end, if a panic unwinds past it.
+const PANIC: &str = "The program failed by a fault of its own. Its standard error says more.";
+
+/// Ends a page, however the work beside it ended.
+struct Ending {
+    page: Page,
+    early: Option<String>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(why) = self.early.take() {
+            self.page.say(why);
+        }
+        self.page.finish();
     }
 }
 
@@ -65,7 +100,14 @@ const START: &str =
 
 /// Opens an address or a file in a browser. Without one, says what to open.
 pub(super) fn open(what: &Path) {
-    let chosen = env::var_os("BROWSER").filter(|browser| !browser.is_empty());
+    let said = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    let chosen = said("BROWSER");
+    if chosen.is_none() && said("DISPLAY").or_else(|| said("WAYLAND_DISPLAY")).is_none() {
+        let what = what.display();
+        return log::tell(format_args!(
+            "--open: there is no desktop here: open {what} yourself, or set BROWSER to a browser's command"
+        ));
+    }
     let browser = chosen.unwrap_or_else(|| OsString::from("xdg-open"));
     let started = Command::new("sh").args(["-c", START]).arg(&browser).arg(what).status();
     if !started.is_ok_and(|status| status.success()) {
@@ -73,5 +115,62 @@ pub(super) fn open(what: &Path) {
         log::tell(format_args!(
             "--open: there is no {browser}: set BROWSER to a browser's command, or open {what} yourself"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpStream;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    const LIVE: LiveFlags = LiveFlags { live: true, open: false };
+
+    /// A browser that has the first state of a page, as the lines that follow.
+    fn watch(page: &Page) -> impl Iterator<Item = String> + use<> {
+        let url = page.url();
+        let address = url.trim_start_matches("http://").trim_end_matches('/');
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("Nothing is known yet.")));
+        lines
+    }
+
+    fn last(mut lines: impl Iterator<Item = String>) -> String {
+        lines.find(|line| line.contains(r#""over":true"#)).unwrap()
+    }
+
+    #[test]
+    fn a_page_says_why_its_command_failed() {
+        let mut lines = None;
+        let done: Result<(), Failure> = LIVE.beside(|page| {
+            lines = page.map(watch);
+            Err(Failure::new(Party::Load, "nothing answers"))
+        });
+        assert!(done.is_err());
+        let last = last(lines.unwrap());
+        assert!(last.contains("nothing answers"), "{last}");
+    }
+
+    #[test]
+    fn a_page_says_that_its_program_panicked() {
+        let mut lines = None;
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            LIVE.beside(|page| -> Result<(), Failure> {
+                lines = page.map(watch);
+                panic!("a fault of ours");
+            })
+        }));
+        assert!(done.is_err());
+        let last = last(lines.unwrap());
+        assert!(last.contains(PANIC), "{last}");
+    }
+
+    #[test]
+    fn without_the_flag_there_is_no_page() {
+        assert!(LiveFlags::default().beside(|page| Ok(page.is_none())).unwrap());
     }
 }

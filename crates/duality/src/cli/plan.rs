@@ -9,6 +9,7 @@ use std::time::Duration;
 use duality_lab::ask::budget;
 use duality_lab::ask::file::{self, Entry, Plan};
 use duality_lab::ask::settings::{self, Misfit, Part, Setting, Settings};
+use duality_lab::live::Page;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::peers;
 use duality_lab::measure::{Clock, Finished, seconds_missing};
@@ -132,20 +133,31 @@ pub(super) fn carry_out(
     mut experiments: Vec<Experiment>,
     how: &How<'_>,
 ) -> Result<(), Failure> {
-    let How { out, resume, limit, shown, live } = *how;
-    let folders: Vec<PathBuf> =
-        plan.experiments.iter().map(|entry| out.join(&entry.name)).collect();
+    let How { out, resume, .. } = *how;
     let mut lengths = Vec::new();
-    for (folder, experiment) in folders.iter().zip(&mut experiments) {
-        let records = compare::prepare(folder, experiment, resume)?;
+    for (entry, experiment) in plan.experiments.iter().zip(&mut experiments) {
+        let records = compare::prepare(&out.join(&entry.name), experiment, resume)?;
         lengths.push(seconds_missing(experiment, &records));
     }
     compare::writable(out)?;
     announce(plan, &experiments);
     log::tell(format_args!("results in {}", out.display()));
-    let page = live.start()?;
     let interrupted = load::on_interrupt()?;
-    let clock = Clock::new(&interrupted, limit);
+    how.live.beside(|page| {
+        measure(plan, experiments, &lengths, how, Clock::new(&interrupted, how.limit), page)
+    })
+}
+
+/// Measures the experiments of a plan that take `lengths` seconds, and tells their answers.
+fn measure(
+    plan: &Plan,
+    mut experiments: Vec<Experiment>,
+    lengths: &[f64],
+    how: &How<'_>,
+    clock: Clock<'_>,
+    page: Option<&Page>,
+) -> Result<(), Failure> {
+    let How { out, resume, shown, live, .. } = *how;
     // The folder and its programs are removed after the measurements.
     let programs = tempfile::tempdir().blame_at(Party::Machine, "a folder for programs")?;
     build(&mut experiments, programs.path());
@@ -154,13 +166,17 @@ pub(super) fn carry_out(
     let mut index = Index::new(plan, experiments.iter().map(|experiment| &experiment.design));
     let mut late = Vec::new();
     for (place, (entry, experiment)) in plan.experiments.iter().zip(&experiments).enumerate() {
+        let folder = out.join(&entry.name);
         print(&index::heading(&entry.name, &experiment.design))?;
         compare::announce(experiment);
         let own = clock.share(lengths[place], lengths[place..].iter().sum());
-        let finished = compare::measure(experiment, &folders[place], resume, own, page.clone())?;
+        let finished = compare::measure(experiment, &folder, resume, own, page.cloned())?;
         let Finished { complete, out_of_time, .. } = finished;
-        index.add(&entry.name, &compare::tell(&finished, &folders[place], shown)?);
+        index.add(&entry.name, &compare::tell(&finished, &folder, shown)?);
         index.write(&index_path).blame_at(Party::Machine, index_path.display())?;
+        if let Some(page) = page {
+            page.lead_to(&index_path);
+        }
         if out_of_time {
             log::tell(format_args!("{}: its share of the budget was spent", entry.name));
             late.push(entry.name.as_str());
@@ -180,9 +196,6 @@ pub(super) fn carry_out(
     }
     log::tell(format_args!("index of the reports: {}", index_path.display()));
     live.open_report(&index_path);
-    if let Some(page) = page {
-        page.finish(Some(index_path));
-    }
     if late.is_empty() {
         return Ok(());
     }

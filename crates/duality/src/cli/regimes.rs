@@ -104,11 +104,11 @@ pub(super) fn tables(directory: &Path, which: &[Table]) -> Result<(), Failure> {
 }
 
 /// Prints the results of a run, and writes its page.
-pub(super) fn show(directory: &Path, page: Option<PathBuf>) -> Result<(), Failure> {
+pub(super) fn show(directory: &Path, page: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let (heading, cells) = record::read(directory)?;
     let page = page.unwrap_or_else(|| directory.join("report.html"));
     report::write(&page, &heading, &cells).blame_at(Party::Machine, page.display())?;
     print(&text(&answers::regimes::sheet(&Summary::of(&heading, &cells)), WIDE))?;
     log::tell(format_args!("report: {}", page.display()));
-    Ok(())
+    Ok(page)
 }

@@ -22,6 +22,7 @@ use serde_json::json;
 use super::builds;
 use super::compare::Shown;
 use super::flags;
+use super::live;
 use super::runs::{Found, Run, unwritten};
 use super::{ConstraintFlags, Failure, Party, for_terminal, heading, print, regimes};
 
@@ -79,6 +80,9 @@ pub(super) struct Arguments {
     /// Chromium)
     #[arg(long, value_name = "FILE")]
     card: Option<CardFile>,
+    /// Open the page in a browser: the one that $BROWSER names, or else the one of xdg-open
+    #[arg(long, conflicts_with = "markdown")]
+    open: bool,
     /// Exit with code 1 when the second run, or a build, is worse by more than this, in percent
     /// [default: 5]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = flags::percent, value_name = "PERCENT")]
@@ -93,7 +97,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::misuse("--card is of `compare`: it has no map of regimes"));
         }
         return match arguments.markdown.as_slice() {
-            [] => regimes::show(directory, arguments.out.clone()),
+            [] => regimes::show(directory, arguments.out.clone()).map(|page| {
+                if arguments.open {
+                    live::open_file(&page);
+                }
+            }),
             which => regimes::tables(directory, which),
         };
     }
@@ -102,6 +110,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match runs.as_slice() {
         [_, _] if !arguments.markdown.is_empty() => {
             Err(Failure::misuse("--markdown gives the tables of one run: name one"))
+        }
+        [_, _] if arguments.open && arguments.out.is_none() => {
+            Err(Failure::misuse("--open: two runs have a page only if --out names it"))
         }
         [_, _] if arguments.card.is_some() => {
             Err(Failure::misuse("--card shows one run: name one"))
@@ -157,6 +168,9 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         };
         let answer = Answer::of(&heading, records);
         found.write_page(&page, &answer)?;
+        if arguments.open && !of_plan {
+            live::open_file(&page);
+        }
         if let Some(card) = &arguments.card {
             let written = Share::of(&answer, &found.file).and_then(|share| card.write(&share));
             written.map_err(|error| unwritten(card.path(), &error))?;
@@ -186,6 +200,9 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         }
         let path = arguments.out.as_ref().unwrap_or(&run.path).join("index.html");
         index.write(&path).map_err(|error| unwritten(&path, &error))?;
+        if arguments.open {
+            live::open_file(&path);
+        }
         log::tell(format_args!("index of the reports: {}", path.display()));
     }
     match summaries.as_slice() {
@@ -263,6 +280,9 @@ fn compare_runs(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), 
     }
     if let Some(path) = &arguments.out {
         write_whole(path, &html(&sheet)).map_err(|error| unwritten(path, &error))?;
+        if arguments.open {
+            live::open_file(path);
+        }
         log::tell(format_args!("page: {}", path.display()));
     }
     let Some(percent) = arguments.fail_on_regression else { return Ok(()) };

@@ -139,11 +139,13 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let journal = arguments.out.as_deref().map(Journal::create).transpose();
     let journal = journal.blame(Party::User)?;
     let interrupted = load::on_interrupt()?;
-    let mut audience = Audience::new(arguments.json, journal, arguments.live.or_open().start()?);
-    let done = trial::run(&setup, &KernelDoor(group), &mut audience, &interrupted);
-    audience.finish();
-    done?;
-    audience.failure.map_or(Ok(()), Err)
+    arguments.live.or_open().beside(|page| {
+        let mut audience = Audience::new(arguments.json, journal, page.cloned());
+        let done = trial::run(&setup, &KernelDoor(group), &mut audience, &interrupted);
+        audience.finish();
+        done?;
+        audience.failure.map_or(Ok(()), Err)
+    })
 }
 
 /// The set-up from the arguments, after checks.
@@ -339,13 +341,10 @@ impl Audience {
         }
     }
 
-    /// Removes the live line, and ends the page.
+    /// Removes the live line.
     fn finish(&self) {
         if let Some(live) = &self.live {
             live.finish_and_clear();
-        }
-        if let Some((page, _)) = &self.page {
-            page.finish(None);
         }
     }
 }

@@ -38,6 +38,11 @@ impl Shown {
 
     /// All states until the last one.
     fn states(&self) -> Vec<Value> {
+        self.states_with(|_| ())
+    }
+
+    /// The same, each of which `look` sees as it comes.
+    fn states_with(&self, mut look: impl FnMut(&Value)) -> Vec<Value> {
         let lines = BufReader::new(self.ask("/events")).lines().map_while(Result::ok);
         let states = lines.filter_map(|line| {
             let state = line.strip_prefix("data: ")?;
@@ -45,6 +50,7 @@ impl Shown {
         });
         let mut all = Vec::new();
         for state in states {
+            look(&state);
             let is_over = state["over"] == true;
             all.push(state);
             if is_over {
@@ -52,6 +58,35 @@ impl Shown {
             }
         }
         all
+    }
+
+    /// All states until the last one. When a state is `begun`, `then` is done once.
+    fn states_after(&self, begun: impl Fn(&Value) -> bool, then: impl FnOnce(&Self)) -> Vec<Value> {
+        let mut then = Some(then);
+        self.states_with(|state| {
+            if begun(state)
+                && let Some(then) = then.take()
+            {
+                then(self);
+            }
+        })
+    }
+
+    /// Sends a signal to a process.
+    fn signal(signal: &str, process: u32) {
+        let sent = Command::new("kill").args([signal, &process.to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// A server that the command has started.
+    fn server(&self) -> Option<u32> {
+        let own = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap();
+        let mut children = children.split_whitespace().filter_map(|one| one.parse().ok());
+        children.find(|one: &u32| {
+            let command = std::fs::read_to_string(format!("/proc/{one}/cmdline"));
+            command.is_ok_and(|command| command.split('\0').nth(1) == Some("serve"))
+        })
     }
 
     /// The addresses at which the command listens, those of its children left out.
@@ -151,6 +186,75 @@ fn a_load_is_shown_with_its_figures() {
     assert!(states.iter().any(|state| state["spark"].is_object()), "{last}");
     assert!(!last["tables"][0]["rows"].as_array().unwrap().is_empty());
     drop(shown);
+    let shown = Shown::start(&["load", "--live", "-c", "2", "-d", "600s", &target]);
+    let has_rate = |state: &Value| state["spark"].is_object();
+    let states = shown.states_after(has_rate, |shown| Shown::signal("-INT", shown.child.id()));
+    let last = states.last().unwrap();
+    assert!(last["now"].as_str().unwrap().to_lowercase().contains("interrupted"), "{last}");
+    drop(shown);
     server.kill().unwrap();
     server.wait().unwrap();
+}
+
+/// A comparison that takes longer than a test, with further arguments.
+fn long(more: &[&str]) -> Shown {
+    let usual = ["compare", "--live", "-a", "epoll,threads", "-c", "1", "--blocks", "2000"];
+    Shown::start(&[&usual, more].concat())
+}
+
+/// Whether a block has been measured.
+fn has_block(state: &Value) -> bool {
+    let figures = state["figures"].as_array().unwrap();
+    figures.iter().any(|one| one["name"] == "blocks" && one["value"] != "0")
+}
+
+#[test]
+fn an_interrupted_comparison_says_so_and_leads_to_its_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let shown = long(&["--out", &out.display().to_string()]);
+    let states = shown.states_after(has_block, |shown| Shown::signal("-INT", shown.child.id()));
+    let last = states.last().unwrap();
+    assert!(last["now"].as_str().unwrap().starts_with("interrupted after "), "{last}");
+    assert_eq!(last["report"], out.join("report.html").display().to_string());
+}
+
+#[test]
+fn an_interrupted_plan_says_so_and_leads_to_its_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    let experiment = "service = \"http\"\narchitectures = [\"epoll\", \"threads\"]\n\
+                      concurrency = [1]\nblocks = 2000\n";
+    let text =
+        format!("title = \"T\"\nsource = \"S\"\n\n[[experiment]]\nname = \"one\"\n{experiment}");
+    std::fs::write(&plan, text).unwrap();
+    let out = folder.path().join("out");
+    let [plan, named] = [&plan, &out].map(|path| path.display().to_string());
+    let shown = Shown::start(&["compare", &plan, "--live", "--out", &named]);
+    let states = shown.states_after(has_block, |shown| Shown::signal("-TERM", shown.child.id()));
+    let last = states.last().unwrap();
+    assert!(last["now"].as_str().unwrap().contains("interrupted in the experiment one"), "{last}");
+    assert_eq!(last["report"], out.join("index.html").display().to_string());
+}
+
+#[test]
+fn a_comparison_of_which_a_server_is_killed_has_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out").display().to_string();
+    let usual = ["compare", "--live", "-a", "epoll,threads", "-c", "1", "--budget", "8s"];
+    let shown = Shown::start(&[&usual[..], &["--out", &out]].concat());
+    let kill = |shown: &Shown| Shown::signal("-KILL", shown.server().expect("a server runs"));
+    let states = shown.states_after(has_block, kill);
+    let last = states.last().unwrap();
+    assert!(last["over"] == true && last["report"].is_string(), "{last}");
+}
+
+#[test]
+fn an_interrupted_trial_has_an_end() {
+    let listen = ["--candidates", "a=epoll,b=epoll", "--listen", "127.0.0.1:0"];
+    let shown =
+        Shown::start(&[&["trial", "http", "--live"], &listen[..], &["--then", "exit"]].concat());
+    let has_begun = |state: &Value| !state["tables"].as_array().unwrap().is_empty();
+    let states = shown.states_after(has_begun, |shown| Shown::signal("-INT", shown.child.id()));
+    assert_eq!(states.last().unwrap()["over"], true);
 }

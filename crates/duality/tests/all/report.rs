@@ -232,3 +232,40 @@ fn plans_are_compared_experiment_by_experiment() {
     assert_eq!(code, 2);
     assert!(stderr.contains("the service `http`, the second `echo`"), "{stderr}");
 }
+
+#[test]
+fn the_page_is_opened_or_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results.jsonl");
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../runs/2026-11-25-vm/conversion");
+    std::fs::copy(format!("{kept}/echo-short/results.jsonl"), &results).unwrap();
+    let page = folder.path().join("report.html").canonicalize();
+    assert!(page.is_err(), "there is no page yet");
+    let report = |set: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_duality"));
+        command.arg("report").arg(folder.path()).arg("--open");
+        for name in ["BROWSER", "DISPLAY", "WAYLAND_DISPLAY"] {
+            command.env_remove(name);
+        }
+        let done = command.envs(set.iter().copied()).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let told = report(&[]);
+    let page = folder.path().join("report.html").canonicalize().unwrap();
+    let line = told.lines().find(|line| line.starts_with("--open: ")).unwrap();
+    assert!(
+        line.contains("there is no desktop") && line.contains(page.to_str().unwrap()),
+        "{told}"
+    );
+    // This browser notes what it opens, and the reader of the fifo waits for it.
+    let (browser, opened) = (folder.path().join("browser"), folder.path().join("opened"));
+    let made = Command::new("mkfifo").arg(&opened).status().unwrap();
+    assert!(made.success());
+    std::fs::write(&browser, format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display())).unwrap();
+    let runs = Command::new("chmod").arg("+x").arg(&browser).status().unwrap();
+    assert!(runs.success());
+    report(&[("BROWSER", browser.to_str().unwrap())]);
+    let noted = std::fs::read_to_string(&opened).unwrap();
+    assert_eq!(noted.trim(), page.to_str().unwrap());
+}

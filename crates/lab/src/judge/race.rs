@@ -409,7 +409,7 @@ fn never_ran(records: &Records, name: &str, concurrency: usize) -> bool {
 }
 
 fn fits(rounds: &Rounds<'_>, subjects: &[&str], metric: Metric) -> Option<Fits> {
-    let fit = |figure| Fit::of(&rounds.observed(subjects, metric, figure)).map(Fit::careful);
+    let fit = |figure| Fit::of(&rounds.observed(subjects, metric, figure));
     Some(Fits {
         metric,
         deciding: fit(metric.figure())?,

@@ -18,7 +18,7 @@ pub mod server;
 mod state;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
@@ -92,14 +92,26 @@ impl Page {
         shown.json = None;
     }
 
+    /// Leads to this report at the end.
+    pub fn lead_to(&self, report: &Path) {
+        self.board.lock().report = Some(report.to_owned());
+    }
+
+    /// Says what happens now.
+    pub fn say(&self, now: String) {
+        let state = self.board.lock().state.clone();
+        self.publish(State { now, ..state });
+    }
+
     /// Shows that the present state is the last one, and where the report is. Returns as soon as
     /// the browser has both, or at once if no client watches.
-    pub fn finish(&self, report: Option<PathBuf>) {
-        let mut state = self.board.lock().state.clone();
-        state.over = true;
-        state.report = report.as_ref().map(|path| path.display().to_string());
-        self.board.lock().report = report;
-        self.publish(state);
+    pub fn finish(&self) {
+        let (state, report) = {
+            let shown = self.board.lock();
+            (shown.state.clone(), shown.report.clone())
+        };
+        let report = report.map(|path| path.display().to_string());
+        self.publish(State { over: true, report, ..state });
         let end = Instant::now() + FAREWELL;
         while self.board.is_waited_for() && Instant::now() < end {
             thread::sleep(GLANCE);
@@ -230,7 +242,7 @@ mod tests {
     fn without_a_client_the_end_takes_no_time() {
         let page = Page::start().unwrap();
         let begun = Instant::now();
-        page.finish(None);
+        page.finish();
         assert!(begun.elapsed() < FAREWELL);
         assert!(ask(&page, "/state.json", "localhost").contains(r#""over":true"#));
     }
@@ -254,8 +266,10 @@ mod tests {
         };
         hear(r#""title":"one""#);
         let finishing = page.clone();
-        let path = report.clone();
-        let finishing = thread::spawn(move || finishing.finish(Some(path)));
+        page.lead_to(&report);
+        page.say("interrupted".to_owned());
+        let finishing = thread::spawn(move || finishing.finish());
+        hear(r#""now":"interrupted""#);
         hear(r#""over":true"#);
         assert!(ask(&page, "/report", "localhost").ends_with("\r\n\r\nthe report"));
         finishing.join().unwrap();

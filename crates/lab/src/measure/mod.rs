@@ -61,6 +61,7 @@ use driver::After;
 pub use clock::Clock;
 pub use part::seconds_missing;
 pub use preflight::preflight;
+pub use spawn::last_words;
 pub use stage::Stage;
 
 use part::Part;

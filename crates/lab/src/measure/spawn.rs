@@ -108,9 +108,23 @@ pub(crate) fn ended_by(code: Option<i32>, signal: Option<i32>) -> String {
     }
 }
 
+/// The most letters of a program's last words.
+const LONGEST: usize = 300;
+
 /// What a program said last, in one line: the last line of its output, and its first panic. Blank
-/// lines do not count, and neither do backtraces.
-pub(crate) fn last_words(output: &str) -> Option<String> {
+/// lines do not count, and neither do backtraces. A long line is cut, and no letter controls a
+/// terminal.
+pub fn last_words(output: &str) -> Option<String> {
+    let words = last_line(output)?;
+    let mut letters = words.chars().map(|one| if one.is_control() { ' ' } else { one });
+    let mut kept: String = letters.by_ref().take(LONGEST).collect();
+    if letters.next().is_some() {
+        kept.push('…');
+    }
+    Some(kept)
+}
+
+fn last_line(output: &str) -> Option<String> {
     let lines = output.lines().map(str::trim).filter(|line| !line.is_empty());
     let lines: Vec<&str> = lines.collect();
     let mut places = lines.iter().map(|line| place_of_panic(line)).enumerate();
@@ -148,6 +162,14 @@ pub(crate) fn name_of(program: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn last_words_are_short_and_control_no_terminal() {
+        let told = last_words(&format!("first\n\u{1b}[31m{}\n\n", "é".repeat(5000))).unwrap();
+        assert!(told.starts_with(" [31mé") && told.ends_with("é…"), "{told}");
+        assert_eq!(told.chars().count(), LONGEST + 1);
+        assert_eq!(last_words("\n \n"), None);
+    }
 
     #[test]
     fn the_last_words_are_the_last_line_and_the_first_panic() {

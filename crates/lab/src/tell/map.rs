@@ -45,7 +45,17 @@ pub struct Map {
     /// The loads before which the lead passes from one subject to another.
     turns: Vec<usize>,
     /// A row for each subject, the best first.
-    pub rows: Vec<(String, Vec<Cell>)>,
+    pub rows: Vec<Line>,
+}
+
+/// A row of the map.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The subject.
+    pub subject: String,
+    /// The subject with what it is, if it is no choice.
+    label: String,
+    cells: Vec<Cell>,
 }
 
 impl Map {
@@ -57,7 +67,7 @@ impl Map {
             Some(current) => ("% change", format!("percent more than {current}")),
             None => ("% worse", "percent worse than the best".to_owned()),
         };
-        let mut rows: Vec<(Place, String, Vec<Cell>)> = Vec::new();
+        let mut rows: Vec<(Place, Line)> = Vec::new();
         for name in &summary.subjects {
             let all: Vec<(f64, Cell)> =
                 summary.of_subject(name).map(|row| cell(summary, row)).collect();
@@ -65,19 +75,16 @@ impl Map {
             let is_choice = !summary.peers.contains(name) && !summary.yardsticks.contains(name);
             let worst = all.iter().map(|(behind, _)| *behind).fold(f64::NEG_INFINITY, f64::max);
             let place = Place { class: (is_out, !is_choice), worst };
-            rows.push((
-                place,
-                summary.label(name),
-                all.into_iter().map(|(_, cell)| cell).collect(),
-            ));
+            let cells = all.into_iter().map(|(_, cell)| cell).collect();
+            rows.push((place, Line { subject: name.clone(), label: summary.label(name), cells }));
         }
         // Builds stand beside the one with which they are compared.
         if builds.is_none() {
-            rows.sort_by(|(one, ..), (other, ..)| {
+            rows.sort_by(|(one, _), (other, _)| {
                 one.class.cmp(&other.class).then(one.worst.total_cmp(&other.worst))
             });
         }
-        let rows = rows.into_iter().map(|(_, name, cells)| (name, cells)).collect();
+        let rows = rows.into_iter().map(|(_, line)| line).collect();
         let turns = crossovers(summary).iter().map(|one| one.below).collect();
         Self { corner, title, loads, turns, rows }
     }
@@ -85,7 +92,7 @@ impl Map {
     /// Whether the map has something to show.
     pub fn is_empty(&self) -> bool {
         let is_known = |cell: &Cell| ![ABSENT, NOT_RUN].contains(&cell.text.as_str());
-        !self.rows.iter().any(|(_, cells)| cells.iter().any(is_known))
+        !self.rows.iter().any(|line| line.cells.iter().any(is_known))
     }
 
     /// The map as a table. `most` is the most loads that there is room for; the busiest count.
@@ -95,9 +102,9 @@ impl Map {
             .iter()
             .map(|&load| Column { is_turn: self.turns.contains(&load), ..right(how_many(load)) });
         let columns: Vec<Column> = [left(self.corner)].into_iter().chain(loads).collect();
-        let rows = self.rows.iter().map(|(name, cells)| {
-            let name = Cell::from(name.clone());
-            [name].into_iter().chain(cells[first..].iter().cloned()).collect::<Vec<Cell>>()
+        let rows = self.rows.iter().map(|Line { label, cells, .. }| {
+            let label = Cell::from(label.clone());
+            [label].into_iter().chain(cells[first..].iter().cloned()).collect::<Vec<Cell>>()
         });
         Table::new(columns, rows)
     }
@@ -110,7 +117,7 @@ impl Map {
     /// The meanings of the marks that the map has.
     pub fn key(&self, summary: &Summary) -> String {
         let has = |mark: &str| {
-            self.rows.iter().flat_map(|(_, cells)| cells).any(|cell| cell.text.ends_with(mark))
+            self.rows.iter().flat_map(|line| &line.cells).any(|cell| cell.text.ends_with(mark))
         };
         let margin = format!("{:.1}", 100.0 * summary.margin);
         let margin = margin.trim_end_matches('0').trim_end_matches('.');

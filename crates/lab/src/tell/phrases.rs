@@ -33,6 +33,7 @@ phrases! {
     Best = "Use {} is best{}.",
     Unbeaten = "Use {} is unbeaten{}.",
     OneSide = "Use {}{}; {}.",
+    BestSoFar = "Try {}: it is best so far{}.",
     NoneEverywhere = "No choice is good at every load: see the map.",
     OneOfEachSet = "Try {}{}: no other is in each best set.",
     Family = "Use {}{}: which is best, this run cannot tell.",
@@ -91,6 +92,9 @@ phrases! {
     NoVerdict = "no verdict: {}",
     NoneRecommended = "{} is recommended: {}",
     NoDifference = "no difference above {} was found",
+    // What is out by a limit.
+    Excluded = "Excluded: {}.",
+    NoneKeeps = "No architecture keeps {} at {}.",
     // Remarks beneath the map.
     Partial = "partial: {} of {} cells",
     NetworkRules = "The network sets the rate at {}, so processor time decides. A round trip takes \

@@ -28,10 +28,11 @@ use textwrap::core::display_width;
 use crate::format::{bytes, duration, grouped};
 use crate::judge::rows::Medians;
 use crate::judge::summary::Summary;
+use crate::record::Family;
 use crate::tell::answer::Answer;
-use crate::tell::map::Map;
+use crate::tell::map::{Line, Map};
 use crate::tell::phrases::Phrase;
-use crate::tell::recommendation::{disturbed_briefly, network_of};
+use crate::tell::recommendation::{Section, disturbed_briefly, network_of};
 use crate::tell::render::text::{TERMINAL, aligned, width_of};
 use crate::tell::sheet::{Cell, Table, Tone, right};
 
@@ -39,7 +40,7 @@ use crate::tell::sheet::{Cell, Table, Tone, right};
 const LINES: usize = 23;
 /// The most lines of warnings.
 const WARNINGS: usize = 3;
-/// The fewest rows of the map, beside warnings and notes.
+/// The fewest lines of the map with its head, beside what must be known first.
 const ROWS: usize = 4;
 /// Longer lines are hard to read.
 const WIDEST: usize = 100;
@@ -57,11 +58,21 @@ impl Answer<'_> {
         // Blank lines, the head of the map, its key, and the foot.
         let taken = headline.len() + foot.len() + 2 + 2 + 2;
         let mut room = LINES.saturating_sub(taken + ROWS);
-        let notes = fitting(said.alarms.iter().chain(&said.unsaid), "", prose, &mut room);
+        let mut notes = fitting(said.alarms.iter(), "", prose, &mut room);
+        let map = Map::of(&self.summary);
+        let chosen = self.chosen(&map);
+        // The head, and a line for the rest.
+        let lines = (chosen.len() + 2).min(map.rows.len() + 1);
+        let mut room = LINES.saturating_sub(taken + notes.len() + lines);
+        let out = said.answers(Section::Excluded).into_iter();
+        let out = out
+            .filter(|told| [Phrase::Excluded, Phrase::NoneKeeps].iter().any(|one| one.is_in(told)));
+        let unsaid = said.unsaid.iter().map(String::as_str);
+        notes.extend(fitting(unsaid.chain(out), "", prose, &mut room));
         let mut left = room.min(WARNINGS);
-        let warnings = self.noted();
-        let warnings = fitting(warnings.iter(), "! ", prose, &mut left);
-        let map = self.map(width, LINES.saturating_sub(taken + notes.len() + warnings.len()));
+        let warnings = fitting(self.noted().iter(), "! ", prose, &mut left);
+        let lines = LINES.saturating_sub(taken + notes.len() + warnings.len());
+        let map = self.map(&map, &chosen, width, lines);
         let mut screen = String::new();
         for line in &headline {
             let _ = writeln!(screen, "{STRONG}{line}{STRONG:#}");
@@ -90,20 +101,40 @@ impl Answer<'_> {
             .collect()
     }
 
-    /// The map with `most` rows at most, its key, and figures of the busiest load where there is
-    /// room beside it.
-    fn map(&self, width: usize, most: usize) -> String {
+    /// The rows of the map that tell most, the most important first: the recommended one, or else
+    /// the first. Then what runs today, and the first one of each family.
+    fn chosen(&self, map: &Map) -> Vec<usize> {
         let summary = &self.summary;
-        let map = Map::of(summary);
+        let row = |subject: &String| map.rows.iter().position(|line| line.subject == *subject);
+        let best = self.recommendation.architecture.as_ref().and_then(row).or(Some(0));
+        let today = summary.current.as_ref().and_then(row);
+        let first = |family: Family| {
+            let of = |line: &Line| summary.families.get(&line.subject) == Some(&family);
+            map.rows.iter().position(of)
+        };
+        let mut chosen: Vec<usize> = Vec::new();
+        for place in best.into_iter().chain(today).chain(Family::ALL.into_iter().filter_map(first))
+        {
+            if place < map.rows.len() && !chosen.contains(&place) {
+                chosen.push(place);
+            }
+        }
+        chosen
+    }
+
+    /// The map in `most` lines with its head, and below it the key. Where rows do not fit, the
+    /// `chosen` ones go first. Figures of the busiest load stand beside it where there is room.
+    fn map(&self, map: &Map, chosen: &[usize], width: usize, most: usize) -> String {
+        let summary = &self.summary;
         if map.is_empty() {
             return String::new();
         }
         let fits = |table: &Table| width_of(table) <= width;
         let narrowed = |loads: usize| {
             let mut table = map.table(loads);
-            for (row, (name, _)) in table.rows.iter_mut().zip(&map.rows) {
-                row[0].text = fit(&row[0].text, width / 3);
-                if self.recommendation.architecture.as_ref() == Some(name) {
+            for (row, Line { subject, .. }) in table.rows.iter_mut().zip(&map.rows) {
+                row[0].text = fit(&row[0].text, width / 2);
+                if self.recommendation.architecture.as_ref() == Some(subject) {
                     row[0].tone = Tone::Strong;
                 }
             }
@@ -122,9 +153,8 @@ impl Answer<'_> {
         for (name, figure) in FIGURES.iter().filter(|_| shown == map.loads.len()) {
             let mut wider = table.clone();
             wider.columns.push(right(*name));
-            for (row, (subject, _)) in wider.rows.iter_mut().zip(&map.rows) {
-                let medians = summary.subjects.iter().find(|name| summary.label(name) == *subject);
-                let medians = medians.and_then(|name| summary.medians(name, busiest?));
+            for (row, Line { subject, .. }) in wider.rows.iter_mut().zip(&map.rows) {
+                let medians = busiest.and_then(|busiest| summary.medians(subject, busiest));
                 row.push(Cell::from(medians.map_or("–".to_owned(), figure)));
             }
             if !fits(&wider) {
@@ -133,13 +163,16 @@ impl Answer<'_> {
             table = wider;
             figures += 1;
         }
-        let hidden = (table.rows.len() + 1).saturating_sub(most.max(2)).min(table.rows.len());
-        if hidden > 0 {
-            table.rows.truncate(table.rows.len() - hidden - 1);
+        let all = table.rows.len();
+        if all + 1 > most {
+            let others = (0..all).filter(|place| !chosen.contains(place));
+            let shown = chosen.iter().copied().chain(others).take(most.saturating_sub(2));
+            let shown: BTreeSet<usize> = shown.collect();
+            table.rows = shown.iter().map(|place| table.rows[*place].clone()).collect();
         }
         let mut text = aligned(&table, "");
-        if hidden > 0 {
-            text += &format!("… and {} more (--tables)\n", hidden + 1);
+        if table.rows.len() < all {
+            text += &format!("… and {} more (--tables)\n", all - table.rows.len());
         }
         let mut keys: Vec<String> = vec![map.key(summary), map.title.clone()];
         if shown < map.loads.len() {
@@ -223,14 +256,15 @@ fn kind(kind: &WarningKind) -> &'static str {
 
 /// The sentences that fit into `room` lines of `width` columns, each whole and after `mark`. What
 /// does not fit is left out.
-fn fitting<'s>(
-    sentences: impl Iterator<Item = &'s String>,
+fn fitting(
+    sentences: impl Iterator<Item: AsRef<str>>,
     mark: &str,
     width: usize,
     room: &mut usize,
 ) -> Vec<String> {
     let mut told = String::new();
     for sentence in sentences {
+        let sentence = sentence.as_ref();
         let more = match (told.is_empty(), told.ends_with('.')) {
             (true, _) => format!("{mark}{sentence}"),
             (false, true) => format!("{told} {sentence}"),

@@ -90,9 +90,9 @@ fn the_map_fills_and_the_end_leads_to_the_report() {
     assert_eq!(browser.value(line), "0,0.8 1,0.55 2,0.050000000000000044");
     // A phone never scrolls the page sideways.
     assert_eq!(browser.value("document.documentElement.scrollWidth"), 390);
-    let path = report(&folder);
+    page.lead_to(&report(&folder));
     let finishing = page.clone();
-    let finishing = thread::spawn(move || finishing.finish(Some(path)));
+    let finishing = thread::spawn(move || finishing.finish());
     wait_for(&mut browser, "document.getElementById('now').textContent.startsWith('Over.')");
     wait_for(&mut browser, "document.querySelector('#report a') !== null");
     finishing.join().unwrap();
@@ -117,8 +117,9 @@ fn without_scripts_each_load_of_the_page_has_the_state() {
     assert_eq!(browser.value(text), "+39 [29 to 49]");
     let path = report(&folder);
     let told = path.display().to_string();
+    page.lead_to(&path);
     let finishing = page.clone();
-    let finishing = thread::spawn(move || finishing.finish(Some(path)));
+    let finishing = thread::spawn(move || finishing.finish());
     while browser.value("document.getElementById('now').textContent.startsWith('Over.')") != true {
         browser.go(&page.url());
     }

@@ -44,6 +44,25 @@ fn windows(trial: &mut Trial, name: &str, change: impl Fn(&mut Measured)) {
 const FAMILIES: [&str; 5] = ["threads", "fork", "pool", "uthreads", "epoll"];
 const FOUR: [usize; 4] = [1, 10, 100, 1000];
 
+const SIXTEEN: [&str; 16] = [
+    "iterative",
+    "fork",
+    "prefork",
+    "threads",
+    "pool",
+    "uthreads",
+    "select",
+    "poll",
+    "epoll",
+    "uring",
+    "workpool-fifo",
+    "workpool-priority",
+    "workpool-serial",
+    "staged",
+    "gcd",
+    "handwritten",
+];
+
 /// The outcomes in which one is best, or some are.
 fn choices() -> Vec<(&'static str, Trial)> {
     let loops = ["select", "poll", "epoll", "uring", "threads", "fork"];
@@ -227,7 +246,16 @@ fn changes() -> Vec<(&'static str, Trial)> {
     ways.heading.design.ways = Some(Ways { native: "native".into(), questions: questions.into() });
     let mut half = asked(trial(&names, &[10, 100], clear), "threads");
     half.records.cells.truncate(13);
+    let mut many = Trial::new(&SIXTEEN, &FOUR, 3, 7, 0.2, 1, |name, load| match (name, load) {
+        ("gcd", 1) => busy(8.0),
+        ("epoll" | "uring" | "select", _) => busy(12.0),
+        _ => busy(30.0),
+    });
+    windows(&mut many, "uthreads", |one| {
+        one.errors.insert("wrong-bytes".to_owned(), 3);
+    });
     vec![
+        ("sixteen architectures, of which not all rows fit", asked(many, "prefork")),
         ("today's is worse at one load", asked(yes, "threads")),
         ("today's is worse at each load", asked(trial(&names, &[10, 100], clear), "threads")),
         ("the only alternative is far worse, on a coarse run", asked(coarse, "epoll")),
@@ -362,7 +390,26 @@ fn screens_fit_every_terminal_and_break_no_word() {
             let first: Vec<&str> = shown.split_whitespace().take(headline.len()).collect();
             assert_eq!(headline, first, "{name} at {width}");
             assert!(shown.contains("\nReport: out/report.html\nMore:   duality report out"));
+            has_what_tells_most(&answer, &shown, &format!("{name} at {width}:\n{shown}"));
         }
+    }
+}
+
+/// A map has what runs today, what is recommended, and one of each family, whatever is left out.
+fn has_what_tells_most(answer: &Answer<'_>, shown: &str, place: &str) {
+    let summary = &answer.summary;
+    let is_row = |name: &str| shown.lines().any(|line| line.starts_with(&format!("{name} ")));
+    if !is_row("% worse") && !is_row("% change") {
+        return;
+    }
+    let asked = summary.current.iter().chain(&answer.recommendation.architecture);
+    for name in asked {
+        assert!(is_row(name), "{name}: {place}");
+    }
+    for family in summary.families.values() {
+        let mut own = summary.families.iter().filter(|(_, other)| *other == family);
+        let is_measured = own.clone().any(|(name, _)| summary.subjects.contains(name));
+        assert!(!is_measured || own.any(|(name, _)| is_row(name)), "{family:?}: {place}");
     }
 }
 

@@ -244,7 +244,8 @@ fn it_says_nothing_when_there_is_too_little() {
     assert_eq!(cause(&one), Cause::FewBlocks { needed: 15 });
     let noisy = Trial::new(&names, &[100], 3, 6, 0.5, 1, shape);
     assert_eq!(cause(&noisy), Cause::Coarse);
-    let mut partial = trial(&names, &[100], shape);
+    let four = ["threads", "epoll", "pool", "fork"];
+    let mut partial = trial(&four, &[100], shape);
     // The last of three sessions spent its share of the time after four of seven blocks.
     partial.records.blocks.truncate(18);
     assert_eq!(partial.verdict().finding, Finding::Best { subject: "epoll".into() });
@@ -269,7 +270,8 @@ fn the_noise_of_one_that_is_far_behind_withholds_nothing() {
     let verdict = &trial.verdict();
     let fork = verdict.standings.iter().find(|standing| standing.subject == "fork").unwrap();
     assert!(!fork.level && fork.behind - fork.low > 0.5, "{fork:?}");
-    assert!(verdict.critical.unwrap() < 0.1, "{:?}", verdict.critical);
+    // Four subjects in three sessions have six degrees of freedom.
+    assert!(verdict.critical.unwrap() < 0.15, "{:?}", verdict.critical);
     assert_eq!(level(verdict).len(), 4, "{verdict:?}");
 }
 

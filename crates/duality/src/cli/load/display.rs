@@ -76,7 +76,6 @@ impl Display {
         if let Some(report) = report {
             page.publish(shown::ended(report, &rates));
         }
-        page.finish(None);
     }
 
     /// Removes what is overwritten, for other output.

@@ -18,6 +18,7 @@ use duality_lab::ask::settings::{
     check_warm_up, check_window, parse_bytes, parse_duration, parse_place, parse_slo,
 };
 use duality_lab::ask::thresholds::Threshold;
+use duality_lab::live::Page;
 use duality_lab::measure::behaviour::Behaviour;
 use duality_load::{
     At, Cut, Options, Pattern, Piece, Report, Slo, Stop, Trust, peak_goodput, write_files,
@@ -182,19 +183,30 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let options = arguments.options()?;
     let interrupted = on_interrupt()?;
+    let live = arguments.live.or_open();
+    live.beside(|page| carry_out(arguments, &options, &interrupted, page.cloned()))
+}
+
+/// Makes the load, and tells what came of it.
+fn carry_out(
+    arguments: &Arguments,
+    options: &Options,
+    interrupted: &AtomicBool,
+    page: Option<Page>,
+) -> Result<(), Failure> {
     let format = if arguments.json { Format::Json } else { arguments.format };
-    let mut display = Display::new(&options, arguments.verbose, arguments.live.or_open().start()?);
+    let mut display = Display::new(options, arguments.verbose, page);
     let unreadable = |error: duality_load::HistogramError| Failure::new(Party::Load, error);
     let (text, failures, report) = match &arguments.slo {
         None => {
-            let report = duality_load::run(&options, &mut display, &interrupted);
+            let report = duality_load::run(options, &mut display, interrupted);
             display.clear();
             let report = report?;
             let failures = arguments.failures(&report).map_err(unreadable)?;
             (output::report(&report, format), failures, Some(report))
         }
         Some(slo) => {
-            let found = peak_goodput(&options, slo, &mut display, &interrupted);
+            let found = peak_goodput(options, slo, &mut display, interrupted);
             display.clear();
             let found = found?;
             (output::goodput(&found, format), Vec::from_iter(found.failure()), found.report)

@@ -1,7 +1,7 @@
 //! What the live page of a load shows, as a function of what is known.
 
 use duality_lab::live::{Figure, Rates, State, Table};
-use duality_load::{Report, duration_text, histogram_bars};
+use duality_load::{Report, WarningKind, duration_text, histogram_bars};
 use hdrhistogram::Histogram;
 
 /// What is known of a load that runs.
@@ -53,9 +53,11 @@ pub(super) fn ended(report: &Report, rates: &Rates) -> State {
     ];
     let latencies = report.latencies().ok();
     let table = latencies.and_then(|latencies| histogram("All replies, by latency", &latencies));
+    let mut early = report.warnings.iter().filter(|one| one.kind == WarningKind::Interrupted);
+    let whole = "The figures are those of the whole window.";
     State {
         title: format!("load {}", report.target),
-        now: "The figures are those of the whole window.".to_owned(),
+        now: early.next().map_or(whole, |warning| &warning.text).to_owned(),
         figures,
         spark: rates.spark(),
         tables: table.into_iter().collect(),

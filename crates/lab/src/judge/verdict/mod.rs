@@ -148,8 +148,7 @@ impl<'a> Count<'a> {
 
     /// Fits the logarithms of a figure of which larger values are worse.
     fn fit(&self, figure: Figure) -> Option<Fit> {
-        let fit = Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure));
-        if self.lane.is_some() { fit.map(Fit::careful) } else { fit }
+        Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure))
     }
 
     /// The standings of all subjects, and the result of the control.
@@ -280,6 +279,9 @@ impl<'a> Count<'a> {
     /// The reason to withhold the verdict, if any: there is nothing to compare, or the range does
     /// not hold.
     fn unsure(&self, verdict: &Verdict) -> Option<Cause> {
+        if self.candidates < 2 && self.is_partial() && self.lacks_somebody() {
+            return Some(Cause::Partial);
+        }
         match self.subjects[..self.candidates] {
             [] => return Some(Cause::Nobody),
             [alone] => return Some(Cause::Alone { subject: alone.to_owned() }),

@@ -83,14 +83,17 @@ fn of_choice(summary: &Summary, chosen: &str) -> String {
     let told = || summary.verdicts.iter().filter(|verdict| !verdict.is_withheld());
     let (won, lost): (Vec<&Verdict>, Vec<&Verdict>) =
         told().partition(|verdict| leads(verdict, chosen));
-    let place = at(summary, &loads(&won));
+    let is_best = won.iter().all(|verdict| is_best_alone(verdict, chosen));
+    // Where a set is known too coarsely, none of it is recommended.
+    let sound: Vec<&Verdict> =
+        won.iter().copied().filter(|verdict| verdict.can_recommend()).collect();
+    let place = at(summary, &loads(if lost.is_empty() { &sound } else { &won }));
     let name = match summary.families.get(chosen) {
         Some(family) if lost.is_empty() => format!("{}: {chosen}", family.one()),
         Some(family) => format!("{} ({chosen})", family.one()),
         None if lost.is_empty() => format!("{chosen}: it"),
         None => chosen.to_owned(),
     };
-    let is_best = won.iter().all(|verdict| is_best_alone(verdict, chosen));
     let first = match (lost.is_empty(), is_best) {
         (true, true) => Phrase::Best.told(&[&name, &place]),
         (true, false) => Phrase::Unbeaten.told(&[&name, &place]),
@@ -174,7 +177,11 @@ fn of_sets(summary: &Summary) -> String {
         families.len() == all.len() && families.iter().all(|other| other == *family)
     };
     let family = families.first().filter(is_one).copied();
+    let is_best = |name: &str| sets.iter().all(|verdict| is_best_alone(verdict, name));
     let first = match (all.as_slice(), family) {
+        ([only], _) if summary.partial().is_some() && is_best(only) => {
+            Phrase::BestSoFar.told(&[only, &place])
+        }
         ([], _) => Phrase::NoneEverywhere.told(&[]),
         ([only], _) => Phrase::OneOfEachSet.told(&[only, &place]),
         (_, Some(family)) => Phrase::Family.told(&[family.one(), &place]),

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::format::{grouped, listed};
 use crate::judge::constraints::Check;
 use crate::judge::summary::Summary;
+use crate::tell::phrases::Phrase;
 
 /// An architecture that cannot be chosen at a load.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -82,7 +83,7 @@ pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]
             .iter()
             .map(|(who, limit, at)| format!("{who} by {limit} ({})", at.join(", ")))
             .collect();
-        sentences.push(format!("Excluded: {}.", told.join("; ")));
+        sentences.push(Phrase::Excluded.told(&[&told.join("; ")]));
     }
     sentences.extend(unchecked(summary));
     if !doubts.is_empty() {
@@ -138,7 +139,7 @@ fn nobody(summary: &Summary, load: usize, refused: &[&Refusal]) -> String {
         let Check { of, measured, .. } = check;
         format!("; the nearest is {} with a {of} of {measured}", refusal.architecture)
     });
-    format!("No architecture keeps {constraints} at {at}{nearest}.")
+    Phrase::NoneKeeps.told(&[&constraints.to_string(), &format!("{at}{nearest}")])
 }
 
 /// Every architecture that could be chosen, at each load, with its checks.

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::{fs, io};
 
 use super::svg::Picture;
+use crate::measure::last_words;
 use crate::measure::peers::find;
 
 /// The names that Chromium has.
@@ -35,9 +36,11 @@ pub(super) fn of(picture: &Picture) -> io::Result<Vec<u8>> {
         .arg(format!("file://{}", drawn.display()))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let status = command.status()?;
+        .stderr(Stdio::piped());
+    let ended = command.output()?;
     fs::read(&shown).map_err(|_| {
-        io::Error::other(format!("chromium made no picture ({status}): end the name in .svg"))
+        let said = last_words(&String::from_utf8_lossy(&ended.stderr));
+        let said = said.unwrap_or_else(|| ended.status.to_string());
+        io::Error::other(format!("chromium made no picture: end the name in .svg ({said})"))
     })
 }
