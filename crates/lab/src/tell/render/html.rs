@@ -7,9 +7,10 @@ use minijinja::{Environment, Value, context};
 use super::text::{TERMINAL, command};
 use crate::format::escaped;
 use crate::page::{environment, rendered, script_data};
+use crate::tell::chart::plots::Plots;
 use crate::tell::sheet::{
-    Cell, Column, Figure, Form, Heading, Manner, Part, RawLines, Sheet, Side, Table, Tone, Watch,
-    Words,
+    Cell, Column, Figure, Form, Heading, Manner, Part, RawLines, Saved, Sheet, Side, Table, Tone,
+    Watch, Words,
 };
 
 /// The page of a sheet.
@@ -45,7 +46,7 @@ pub fn html(sheet: &Sheet) -> String {
 #[derive(serde::Serialize)]
 struct Data<'s> {
     #[serde(flatten)]
-    saved: &'s crate::tell::sheet::Saved,
+    saved: &'s Saved,
     rows: &'s [&'s RawLines],
 }
 
@@ -96,7 +97,8 @@ impl<'s> Page<'s> {
         };
         match part {
             Part::Lead(parts) => {
-                context! { kind => "lead", html => safe(self.parts(parts, true)) }
+                let html = safe(self.parts(parts, true));
+                context! { kind => "lead", id => "recommendation", html }
             }
             Part::Beside(columns) => {
                 let columns = columns.iter().map(|parts| safe(self.parts(parts, in_lead)));
@@ -140,7 +142,8 @@ impl<'s> Page<'s> {
                     .map(|part| rendered(&self.environment, "table", context! { part }))
                     .map(safe)
                     .collect();
-                context! { kind => "plots", plots, tables }
+                let Plots { choice, plots, .. } = plots;
+                context! { kind => "plots", choice, plots, tables }
             }
             Part::Download { text, csv } => context! { kind => "download", text, csv },
         }
