@@ -15,10 +15,11 @@ use std::process::ExitCode;
 use crate::cargo::{self, cargo};
 use crate::copy::Copy;
 use crate::failure::Failure;
+use crate::json::Missing;
 use crate::messages::{self, Error};
 use crate::patch::{INTERFACE, Source, VERSION};
 use crate::remedies::remedy;
-use crate::report::{Missing, Report};
+use crate::report::Report;
 use crate::scan;
 use crate::tree::{Package, Tree};
 

@@ -13,6 +13,7 @@ mod cargo;
 mod check;
 mod copy;
 mod failure;
+mod json;
 mod messages;
 mod patch;
 mod remedies;

@@ -2,26 +2,9 @@
 
 use std::fmt::Write;
 
-use serde_json::json;
-
+use crate::json::{self, Missing, Note, Told, User};
 use crate::patch::{INTERFACE, VERSION};
-use crate::scan::Note;
 use crate::tree::Tree;
-
-/// A place that does not compile with the patch.
-#[derive(Debug)]
-pub(crate) struct Missing {
-    /// The package's name and version.
-    pub(crate) package: String,
-    pub(crate) file: String,
-    pub(crate) line: u64,
-    pub(crate) column: u64,
-    pub(crate) item: Option<String>,
-    /// What the compiler says.
-    pub(crate) message: String,
-    /// What the page says to use instead.
-    pub(crate) remedy: Option<String>,
-}
 
 /// What a check has found.
 #[derive(Debug, Default)]
@@ -37,8 +20,8 @@ pub(crate) struct Report {
     pub(crate) refused: Option<String>,
     /// Packages that keep a tokio 1 of crates.io, with its version, and those that have an older
     /// one, such as 0.2.
-    pub(crate) pinned: Vec<(String, String)>,
-    pub(crate) older: Vec<(String, String)>,
+    pub(crate) pinned: Vec<User>,
+    pub(crate) older: Vec<User>,
     /// The workspace's packages that were not compiled, since they use one that did not compile.
     pub(crate) unchecked: Vec<String>,
     /// The number of errors that come without the patch, too.
@@ -54,10 +37,10 @@ impl Report {
     /// Notes the packages that the patch does not reach.
     pub(crate) fn add_other_tokios(&mut self, tree: &Tree) {
         for (user, tokio) in tree.users_of_another_tokio() {
-            let pair = (user.label(), tokio.version.clone());
+            let user = User { package: user.label(), tokio: tokio.version.clone() };
             match tokio.minor() {
-                Some(_) => self.pinned.push(pair),
-                None => self.older.push(pair),
+                Some(_) => self.pinned.push(user),
+                None => self.older.push(user),
             }
         }
     }
@@ -88,7 +71,7 @@ impl Report {
         if let Some(refusal) = &self.refused {
             let _ = writeln!(text, "a package wants another version than {VERSION}: {refusal}");
         }
-        for (user, version) in &self.pinned {
+        for User { package: user, tokio: version } in &self.pinned {
             let _ =
                 writeln!(text, "{user} keeps tokio {version}, which the patch does not replace");
         }
@@ -113,7 +96,7 @@ impl Report {
         for Note { file, line, text: note } in &self.notes {
             let _ = writeln!(text, "{file}:{line}: note: {note}");
         }
-        for (user, tokio) in &self.older {
+        for User { package: user, tokio } in &self.older {
             let _ = writeln!(text, "note: {user} uses tokio {tokio}, which stays the genuine one");
         }
         if self.is_newer {
@@ -133,43 +116,24 @@ impl Report {
     }
 
     pub(crate) fn json(&self) -> String {
-        let pairs = |pairs: &[(String, String)]| -> Vec<_> {
-            pairs.iter().map(|(user, tokio)| json!({ "package": user, "tokio": tokio })).collect()
+        let told = Told {
+            bytes: self.bytes.as_deref(),
+            command: self.command(),
+            is_newer_than_patch: self.is_newer,
+            known_errors: self.known_errors,
+            lines: &self.lines,
+            locked_tokio: &self.locked,
+            missing: &self.missing,
+            notes: &self.notes,
+            older: &self.older,
+            patch: VERSION,
+            pinned: &self.pinned,
+            refused: self.refused.as_deref(),
+            unchecked: &self.unchecked,
+            version: json::VERSION,
+            works: self.works(),
         };
-        let missing: Vec<_> = self
-            .missing
-            .iter()
-            .map(|missing| {
-                json!({
-                    "package": missing.package, "file": missing.file, "line": missing.line,
-                    "column": missing.column, "item": missing.item, "message": missing.message,
-                    "remedy": missing.remedy,
-                })
-            })
-            .collect();
-        let notes: Vec<_> = self
-            .notes
-            .iter()
-            .map(|note| json!({ "file": note.file, "line": note.line, "text": note.text }))
-            .collect();
-        json!({
-            "version": 1,
-            "works": self.works(),
-            "locked_tokio": self.locked,
-            "patch": VERSION,
-            "is_newer_than_patch": self.is_newer,
-            "bytes": self.bytes,
-            "missing": missing,
-            "refused": self.refused,
-            "pinned": pairs(&self.pinned),
-            "older": pairs(&self.older),
-            "unchecked": self.unchecked,
-            "known_errors": self.known_errors,
-            "notes": notes,
-            "lines": self.lines,
-            "command": self.command(),
-        })
-        .to_string()
+        serde_json::to_string(&told).expect("it is plain data")
     }
 }
 
@@ -194,7 +158,7 @@ mod tests {
                 message: "cannot find function `pause` in module `tokio::time`".into(),
                 remedy: Some("none".into()),
             }],
-            older: vec![("old 0.3.0".into(), "0.2.25".into())],
+            older: vec![User { package: "old 0.3.0".into(), tokio: "0.2.25".into() }],
             ..Report::default()
         }
     }
@@ -217,13 +181,13 @@ mod tests {
 
     #[test]
     fn the_json_of_every_report_fits_the_schema() {
-        let pair = || ("shop 0.1.0".to_owned(), "1.40.0".to_owned());
+        let user = || User { package: "shop 0.1.0".into(), tokio: "1.40.0".into() };
         let unknown = Missing { item: None, remedy: None, ..report().missing.remove(0) };
         let note = Note { file: "src/main.rs".into(), line: 1, text: "no effect".into() };
         let full = Report {
             bytes: Some("1.12.2".into()),
             refused: Some("shop 0.1.0".into()),
-            pinned: vec![pair()],
+            pinned: vec![user()],
             unchecked: vec!["shop 0.1.0".into()],
             known_errors: 2,
             missing: vec![unknown],
@@ -233,6 +197,7 @@ mod tests {
         let schema = schema("check-tokio");
         for report in [Report::default(), report(), full] {
             let mut json: Value = serde_json::from_str(&report.json()).unwrap();
+            assert_eq!(json.to_string(), report.json(), "keys are in the order of their names");
             assert_eq!(check(&schema, &json), Ok(()));
             // So that the schema names every key.
             let keys = json.as_object().unwrap().keys().cloned();
@@ -248,7 +213,7 @@ mod tests {
     fn only_what_is_missing_or_pinned_keeps_it_from_working() {
         let mut report = Report { missing: Vec::new(), ..report() };
         assert!(report.works() && report.text().contains("compiles with the patch"));
-        report.pinned.push(("old 0.3.0".into(), "1.40.0".into()));
+        report.pinned.push(User { package: "old 0.3.0".into(), tokio: "1.40.0".into() });
         assert!(!report.works(), "{}", report.text());
     }
 }

@@ -5,13 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A place that the user should know of.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Note {
-    pub(crate) file: String,
-    pub(crate) line: usize,
-    pub(crate) text: String,
-}
+use crate::json::Note;
 
 /// Settings without an effect, and what has one.
 const SETTINGS: [(&str, &str); 4] = [

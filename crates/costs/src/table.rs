@@ -35,7 +35,7 @@ fn sheet(rows: &[Row]) -> Sheet {
             "The quickest tenth of short batches takes at most this time.",
             "± is half of the 95 % interval, as a share of the time.",
         ]
-        .map(|text| Part::Sentence(text.to_owned())),
+        .map(|text| Part::sentence(text.to_owned())),
     );
     for owner in [Owner::Worlds, Owner::Kernel, Owner::Pollers] {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.cost.owner() == owner).collect();
@@ -112,7 +112,7 @@ fn remarks(sheet: &mut Sheet, rows: &[Row]) {
         names.push(["tasks parked", &parked]);
     }
     let names = (!names.is_empty()).then(|| list(names));
-    sheet.add(names.into_iter().chain(missing(rows).into_iter().map(Part::Sentence)));
+    sheet.add(names.into_iter().chain(missing(rows).into_iter().map(Part::sentence)));
 }
 
 fn missing(rows: &[Row]) -> Vec<String> {

@@ -4,11 +4,13 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use duality_lab::ask::variant::Choice;
+use duality_lab::page::write_whole;
 use duality_lab::regimes::plan::Plan;
 use duality_lab::regimes::record::{self, FILE};
+use duality_lab::regimes::run;
 use duality_lab::regimes::summary::Summary;
-use duality_lab::regimes::{report, run};
 use duality_lab::tell::answers;
+use duality_lab::tell::render::html::html;
 use duality_lab::tell::render::markdown::table_markdown;
 use duality_lab::tell::render::text::{WIDE, text};
 use duality_lab::tell::report::markdown::Table;
@@ -107,8 +109,9 @@ pub(super) fn tables(directory: &Path, which: &[Table]) -> Result<(), Failure> {
 pub(super) fn show(directory: &Path, page: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let (heading, cells) = record::read(directory)?;
     let page = page.unwrap_or_else(|| directory.join("report.html"));
-    report::write(&page, &heading, &cells).blame_at(Party::Machine, page.display())?;
-    print(&text(&answers::regimes::sheet(&Summary::of(&heading, &cells)), WIDE))?;
+    let sheet = answers::regimes::sheet(&Summary::of(&heading, &cells));
+    write_whole(&page, &html(&sheet)).blame_at(Party::Machine, page.display())?;
+    print(&text(&sheet, WIDE))?;
     log::tell(format_args!("report: {}", page.display()));
     Ok(page)
 }

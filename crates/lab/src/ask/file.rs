@@ -112,6 +112,11 @@ impl Entry {
     }
 }
 
+/// The error of a file in TOML.
+pub(crate) fn refused(text: &str, error: &toml::de::Error) -> Problem {
+    Source(text).told(error, "")
+}
+
 /// Reads a plan.
 ///
 /// # Errors
@@ -316,11 +321,16 @@ impl Source<'_> {
 
     /// The message of the TOML parser, in one line.
     fn refused(&self, error: &toml::de::Error) -> Problem {
+        self.told(error, " (`duality plan new` explains every key)")
+    }
+
+    /// The message, with a hint.
+    fn told(&self, error: &toml::de::Error, hint: &str) -> Problem {
         let message: Vec<&str> = error.message().lines().map(str::trim).collect();
         let at = error.span().map_or(0, |span| span.start);
         let message = message.join(", ");
         let meant = did_you_mean_by(&message);
-        self.problem(at, format!("{message} (`duality plan new` explains every key){meant}"))
+        self.problem(at, format!("{message}{hint}{meant}"))
     }
 
     fn problem(&self, at: usize, message: impl Into<String>) -> Problem {

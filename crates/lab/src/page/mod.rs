@@ -7,18 +7,26 @@ use std::{fs, io};
 use minijinja::{AutoEscape, Environment, Value};
 
 /// A page from its template.
-pub(crate) fn page(template: &str, values: Value) -> String {
+pub(crate) fn page(template: &'static str, values: Value) -> String {
+    rendered(&environment(&[("page", template)]), "page", values)
+}
+
+/// Templates by name, beside the style and the script that all pages have.
+pub(crate) fn environment(templates: &[(&'static str, &'static str)]) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    let own = [("style", include_str!("style.css")), ("theme", include_str!("theme.js"))];
+    for (name, template) in own.iter().chain(templates) {
+        environment.add_template(name, template).expect("the templates are part of the program");
+    }
     environment
-        .add_template("style", include_str!("style.css"))
-        .and_then(|()| environment.add_template("theme", include_str!("theme.js")))
-        .and_then(|()| environment.add_template("script", include_str!("report.js")))
-        .and_then(|()| {
-            environment.add_template("table", include_str!("../tell/render/table.html.jinja"))
-        })
-        .and_then(|()| environment.add_template("page", template))
-        .and_then(|()| environment.get_template("page")?.render(values))
+}
+
+/// A template with its values.
+pub(crate) fn rendered(environment: &Environment<'_>, template: &str, values: Value) -> String {
+    let template = environment.get_template(template);
+    template
+        .and_then(|template| template.render(values))
         .expect("the templates are part of the program, and use what they are given")
 }
 

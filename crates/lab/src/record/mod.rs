@@ -9,6 +9,7 @@ mod builds;
 mod carrier;
 pub(crate) mod constraints;
 pub(crate) mod design;
+pub(crate) mod lines;
 mod listen_queue;
 mod measured;
 mod operations;

@@ -1,13 +1,14 @@
 //! The results file: each cell is appended as soon as it ends, so no measurement is lost.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::slice;
 
 use crate::failure::Failure;
 use crate::record::CellKey;
+use crate::record::lines::{Lines, whole};
 use crate::record::{Block, Cell, Design, Heading, Outcome, Record, Records, Session, VERSION};
 
 /// The reason why a results file cannot be used.
@@ -55,7 +56,7 @@ const NAME: &str = "results.jsonl";
 
 /// An open results file.
 pub struct Results {
-    file: File,
+    lines: Lines,
     path: PathBuf,
 }
 
@@ -68,14 +69,11 @@ impl Results {
     pub fn create(out: &Path, heading: &Heading) -> Result<Self, Error> {
         let path = out.join(NAME);
         fs::create_dir_all(out).map_err(|source| Error::File { path: out.to_owned(), source })?;
-        let mut options = OpenOptions::new();
-        // A crash may leave an empty file that was just begun.
-        let file = options.append(true).create_new(!is_empty(&path)).open(&path);
-        let file = file.map_err(|source| match source.kind() {
+        let lines = Lines::create(&path).map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
             _ => Error::File { path: path.clone(), source },
         })?;
-        let mut results = Self { file, path };
+        let mut results = Self { lines, path };
         results.write(&Record::Experiment(Box::new(heading.clone())))?;
         Ok(results)
     }
@@ -108,14 +106,12 @@ impl Results {
         let path = out.join(NAME);
         let problem = |source| Error::File { path: path.clone(), source };
         let text = fs::read_to_string(&path).map_err(problem)?;
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        let (heading, records) = parse(&path, &text[..whole])?;
+        let (heading, records) = parse(&path, whole(&text))?;
         if !continues(design, &heading.design) {
             return Err(Error::Different(path));
         }
-        let file = OpenOptions::new().append(true).open(&path).map_err(problem)?;
-        file.set_len(whole as u64).map_err(problem)?;
-        Ok((Self { file, path }, heading, records))
+        let lines = Lines::resume(&path, &text).map_err(problem)?;
+        Ok((Self { lines, path }, heading, records))
     }
 
     /// Adds a cell.
@@ -146,9 +142,7 @@ impl Results {
     }
 
     fn write(&mut self, line: &Record) -> Result<(), Error> {
-        let mut text = serde_json::to_string(line).expect("a line is plain data");
-        text.push('\n');
-        let written = self.file.write_all(text.as_bytes());
+        let written = self.lines.append(line);
         written.map_err(|source| Error::File { path: self.path.clone(), source })
     }
 }
@@ -324,7 +318,9 @@ pub(crate) mod tests {
         let mut results = Results::create(directory.path(), &heading()).unwrap();
         results.append(&unavailable(0)).unwrap();
         results.append(&failed(1)).unwrap();
-        results.file.write_all(b"{\"kind\":\"cell\",\"arch").unwrap();
+        let mut text = fs::read_to_string(&results.path).unwrap();
+        text += "{\"kind\":\"cell\",\"arch";
+        fs::write(&results.path, text).unwrap();
         let (mut results, _, Records { cells, .. }) =
             Results::resume(directory.path(), &design()).unwrap();
         assert_eq!(done(&cells).len(), 1);

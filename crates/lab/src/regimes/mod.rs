@@ -5,7 +5,7 @@
 //!                                                                         │ derive
 //!       regimes.jsonl, a line for each cell ◀── record ── curves, points ◀┘
 //!              │
-//!              └─ summary ▶ report, text
+//!              └─ summary ▶ a sheet (tell/answers/regimes.rs)
 //! ```
 //!
 //! A *regime* is the rate at which clients come: the wait between two clients swings from a longest
@@ -15,7 +15,6 @@
 pub mod derive;
 pub mod plan;
 pub mod record;
-pub mod report;
 pub mod run;
 pub mod summary;
 mod verdict;

@@ -17,9 +17,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::Mistake;
+use crate::ask::file;
 use crate::ask::settings::{Waits, parse_duration};
 use crate::ask::variant::Choice;
-use crate::names::did_you_mean_by;
 
 /// A larger number of entries of one kind is a mistake.
 const MOST: usize = 100;
@@ -142,7 +142,7 @@ impl Plan {
     /// One line that names the place and the remedy.
     pub fn read(text: &str) -> Result<Self, Mistake> {
         let Written { title, source, regimes: table, regime } =
-            toml::from_str(text).map_err(|error: toml::de::Error| one_line(text, &error))?;
+            toml::from_str(text).map_err(|error| file::refused(text, &error).to_string())?;
         let clients = table.clients.unwrap_or(2000);
         let regimes: Vec<Regime> =
             regime.into_iter().map(|written| written.read(clients)).collect::<Result<_, _>>()?;
@@ -230,17 +230,6 @@ impl WrittenRegime {
             clients,
         })
     }
-}
-
-/// A mistake in the file as `LINE:COLUMN: what`.
-fn one_line(text: &str, error: &toml::de::Error) -> String {
-    let what = error.message().replace('\n', " ");
-    let what = format!("{what}{}", did_you_mean_by(&what));
-    let Some(span) = error.span() else { return what };
-    let before = text.get(..span.start).unwrap_or_default();
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    format!("{line}:{column}: {what}")
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! the results of a cell.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::derive::{Plot, RecordedRequest, Sums};
 use super::plan::{Mode, Plan, Regime};
 use crate::failure::{AtFile, Failure};
 use crate::measure::machine;
-use crate::page::write_whole;
+use crate::record::lines::Lines;
 use crate::record::{Disturbance, Machine};
 
 /// The name of the file.
@@ -174,7 +174,7 @@ impl Measured {
 /// A run that is being written.
 #[derive(Debug)]
 pub struct Results {
-    file: File,
+    lines: Lines,
     /// The cells measured so far.
     pub cells: Vec<Cell>,
 }
@@ -188,8 +188,7 @@ impl Results {
     pub fn open(directory: &Path, heading: &Heading, resume: bool) -> Result<Self, Failure> {
         let path = directory.join(FILE);
         let place = path.display();
-        std::fs::create_dir_all(directory).at_file(&place)?;
-        let mut cells = Vec::new();
+        fs::create_dir_all(directory).at_file(&place)?;
         let begun = path.exists();
         if begun && !resume {
             let problem = format!("{} holds results already", directory.display());
@@ -210,18 +209,13 @@ impl Results {
                 let problem = format!("{place}: it is of another plan");
                 return Err(Failure::misuse(problem).remedy("choose another --out"));
             }
-            // Write the file again, without an incomplete last line.
-            let lines = measured.iter().map(serde_json::to_string);
-            let lines = [serde_json::to_string(&before)].into_iter().chain(lines);
-            let lines = lines.collect::<Result<Vec<String>, _>>().map_err(io::Error::from);
-            write_whole(&path, &(lines.at_file(&place)?.join("\n") + "\n")).at_file(&place)?;
-            cells = measured;
+            let text = fs::read_to_string(&path).at_file(&place)?;
+            let lines = Lines::resume(&path, &text).at_file(&place)?;
+            return Ok(Self { lines, cells: measured });
         }
-        let mut file = OpenOptions::new().create(true).append(true).open(&path).at_file(&place)?;
-        if !begun {
-            write(&mut file, heading).at_file(&place)?;
-        }
-        Ok(Self { file, cells })
+        let mut lines = Lines::create(&path).at_file(&place)?;
+        lines.append(heading).at_file(&place)?;
+        Ok(Self { lines, cells: Vec::new() })
     }
 
     /// Whether the cell has been measured.
@@ -238,14 +232,10 @@ impl Results {
     ///
     /// Fails if the cell cannot be written.
     pub fn add(&mut self, cell: Cell) -> io::Result<()> {
-        write(&mut self.file, &cell)?;
+        self.lines.append(&cell)?;
         self.cells.push(cell);
         Ok(())
     }
-}
-
-fn write(file: &mut File, line: &impl Serialize) -> io::Result<()> {
-    file.write_all((serde_json::to_string(line)? + "\n").as_bytes())
 }
 
 /// Reads a run. An incomplete last line is left out.
@@ -256,15 +246,12 @@ fn write(file: &mut File, line: &impl Serialize) -> io::Result<()> {
 pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), Failure> {
     let path = directory.join(FILE);
     let place = path.display();
-    let lines: Vec<String> = BufReader::new(File::open(&path).at_file(&place)?)
-        .lines()
-        .collect::<Result<_, _>>()
-        .at_file(&place)?;
+    let text = fs::read_to_string(&path).at_file(&place)?;
     let wrong = |number: usize, error: serde_json::Error| {
         let problem = format!("{place}:{}: {error}: is it a file of `compare`?", number + 1);
         Failure::misuse(problem)
     };
-    let first = lines.first().map_or("", String::as_str);
+    let first = text.lines().next().unwrap_or_default();
     let heading: Heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
     if !(1..=VERSION).contains(&heading.version) {
         let version = heading.version;
@@ -273,7 +260,7 @@ pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), Failure> {
         return Err(Failure::misuse(problem).remedy("use a newer program"));
     }
     let mut cells = Vec::new();
-    for (number, line) in lines.iter().enumerate().skip(1) {
+    for (number, line) in text.lines().enumerate().skip(1) {
         match serde_json::from_str::<Cell>(line) {
             Ok(mut cell) => {
                 if heading.has_mixed_bins() {
@@ -281,7 +268,7 @@ pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), Failure> {
                 }
                 cells.push(cell);
             }
-            Err(_) if number + 1 == lines.len() => {}
+            Err(_) if number + 1 == text.lines().count() && !text.ends_with('\n') => {}
             Err(error) => return Err(wrong(number, error)),
         }
     }
@@ -306,7 +293,9 @@ mod tests {
         };
         let mut results = Results::open(directory.path(), &heading, false).unwrap();
         results.add(cell(0)).unwrap();
-        write!(results.file, "{{\"subject\":\"thread").unwrap();
+        let path = directory.path().join(FILE);
+        let torn = fs::read_to_string(&path).unwrap() + "{\"subject\":\"thread";
+        fs::write(&path, torn).unwrap();
         assert!(
             Results::open(directory.path(), &heading, false)
                 .unwrap_err()

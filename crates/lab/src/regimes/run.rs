@@ -19,7 +19,7 @@ use crate::measure::child::{self, Patience, Running};
 use crate::measure::load_command::cpu_of_children;
 use crate::measure::machine;
 use crate::measure::observe::noise::{NoiseMeter, Used};
-use crate::random::SplitMix64;
+use crate::random::{SplitMix64, shuffle};
 
 /// Measures the cells that the directory lacks, with the `duality` at `program`. Returns true if no
 /// cell is left to measure.
@@ -85,9 +85,7 @@ fn order(plan: &Plan) -> Vec<(&Choice, &Regime, usize)> {
         .collect();
     for repeat in 0..plan.repeats {
         if repeat % 2 == 0 {
-            for last in (1..cells.len()).rev() {
-                cells.swap(last, random.below(last as u64 + 1) as usize);
-            }
+            shuffle(&mut cells, &mut random);
         } else {
             cells.reverse();
         }

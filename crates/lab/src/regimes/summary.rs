@@ -75,6 +75,17 @@ impl<'r> Summary<'r> {
         })
     }
 
+    /// The points of a subject's first repeat under a load.
+    #[must_use]
+    pub fn points(&self, subject: &str, regime: &str) -> &'r [(f64, u64, f64)] {
+        let cells = self.cells_of(subject, regime).into_iter().filter(|cell| cell.repeat == 0);
+        let mut points = cells.filter_map(|cell| match &cell.outcome {
+            Outcome::Measured(measured) => Some(&*measured.points),
+            Outcome::Missing { .. } => None,
+        });
+        points.next().unwrap_or_default()
+    }
+
     /// The figures. `None` if the subject was not measured.
     #[must_use]
     pub fn figures(&self, subject: &str, regime: &str) -> Option<Figures> {

@@ -18,7 +18,6 @@ use crate::judge::summary::Summary;
 use crate::judge::verdict::{Finding, Standing, Told, Verdict};
 use crate::record::Builds;
 use crate::tell::recommendation::crossovers;
-use crate::tell::render::html::table_html;
 use crate::tell::sheet::{Cell, Column, Table, Tone, left, right};
 
 /// The mark of a subject that is level with the best within the margin.
@@ -107,11 +106,6 @@ impl Map {
             [label].into_iter().chain(cells[first..].iter().cloned()).collect::<Vec<Cell>>()
         });
         Table::new(columns, rows)
-    }
-
-    /// The map as a heat map for a page.
-    pub fn html(&self) -> String {
-        table_html(&self.table(usize::MAX), "map")
     }
 
     /// The meanings of the marks that the map has.

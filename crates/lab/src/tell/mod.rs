@@ -27,3 +27,4 @@ pub mod share;
 pub mod sheet;
 pub mod summary;
 mod text;
+mod words;

@@ -1,13 +1,20 @@
 //! The page of a run of regimes in a browser: its plots, what can be chosen, and a phone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::chromium::Page;
 use duality_lab::regimes::derive::RecordedRequest;
 use duality_lab::regimes::plan::Plan;
 use duality_lab::regimes::record::{Cell, Heading, Measured, Outcome};
-use duality_lab::regimes::report;
+use duality_lab::regimes::summary::Summary;
+use duality_lab::tell::answers;
+use duality_lab::tell::render::html::html;
 use tempfile::TempDir;
+
+fn write(path: &Path, heading: &Heading, cells: &[Cell]) {
+    let sheet = answers::regimes::sheet(&Summary::of(heading, cells));
+    std::fs::write(path, html(&sheet)).unwrap();
+}
 
 /// Three subjects under two loads, of which one was not measured.
 fn written() -> (TempDir, PathBuf) {
@@ -39,7 +46,7 @@ fn written() -> (TempDir, PathBuf) {
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("report.html");
-    report::write(&path, &heading, &cells).unwrap();
+    write(&path, &heading, &cells);
     (directory, path)
 }
 
@@ -61,13 +68,15 @@ fn all_subjects_are_overlaid_and_layers_regimes_and_subjects_can_be_chosen() {
     let path = directory.path().join("report.html");
     page.go("about:blank");
     page.go(&format!("file://{}#regime=2us", path.display()));
-    assert_eq!(page.value("document.querySelector('#regime').selectedIndex"), 2);
-    assert_eq!(page.value("document.querySelector('#of-regime').hidden"), false);
-    assert_eq!(page.value("document.querySelectorAll('#figures tbody tr').length"), 3);
-    page.value("document.querySelector('#raw').click()");
-    let points = page.value("document.querySelectorAll('#plot0 circle.raw').length");
+    assert_eq!(page.value("document.querySelector('#choice').selectedIndex"), 2);
+    let chosen = "[...document.querySelectorAll('.chosen')].map(table => table.hidden).join()";
+    assert_eq!(page.value(chosen), "true,false");
+    let rows = "document.querySelectorAll('.chosen:not([hidden]) tbody tr').length";
+    assert_eq!(page.value(rows), 3);
+    page.value("document.querySelector('[data-layer=points]').click()");
+    let points = page.value("document.querySelectorAll('#plot0 circle.points').length");
     assert!(points.as_u64().unwrap() > 100, "{points}");
-    page.value("document.querySelector('#nobody').click()");
+    page.value("document.querySelector('#none').click()");
     assert_eq!(page.value("document.querySelectorAll('#plot0 path').length"), 0);
     page.value("document.querySelector('#legend input').click()");
     assert_eq!(page.value("document.querySelectorAll('#plot0 path').length"), 1);
@@ -92,7 +101,7 @@ fn the_table_of_fifteen_regimes_fits_a_laptop_and_keeps_its_last_column_in_sight
         .collect();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("report.html");
-    report::write(&path, &heading, &cells).unwrap();
+    write(&path, &heading, &cells);
     for width in [1280, 360] {
         let profile = directory.path().join(width.to_string());
         let Some(mut page) = Page::open(&path, &profile, width) else { return };

@@ -5,6 +5,10 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
+/// The command is a package of its own, which does not depend on this one.
+#[path = "../../../../cargo-duality/src/json.rs"]
+mod check_tokio;
+
 /// The name of each schema, and the text of its file.
 pub(crate) fn schemas() -> Vec<(&'static str, String)> {
     let written = || SchemaSettings::draft2020_12().for_serialize();
@@ -62,6 +66,12 @@ pub(crate) fn schemas() -> Vec<(&'static str, String)> {
             "trial",
             "a line of trial.jsonl, and of duality trial --json",
             "trial",
+        ),
+        of::<check_tokio::Told<'_>>(
+            written(),
+            "check-tokio",
+            "cargo duality check-tokio --json",
+            "tokio-patch",
         ),
     ];
     all.into_iter().map(|(name, schema)| (name, file(&schema))).collect()

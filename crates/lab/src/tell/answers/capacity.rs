@@ -21,7 +21,7 @@ const STEPS: i32 = 4;
 pub fn sheet(all: &[Capacity]) -> Sheet {
     let mut sheet = begun("Capacity");
     for capacity in all {
-        sheet.add_only(Form::Page, [Part::Heading(title(&capacity.heading))]);
+        sheet.add_only(Form::Page, [Part::heading(title(&capacity.heading))]);
         predicted(&mut sheet, capacity);
         let asked = capacity.question.connections as f64;
         let figures = capacity.subjects.iter().flat_map(|subject| {
@@ -42,7 +42,7 @@ pub fn sheet(all: &[Capacity]) -> Sheet {
 pub fn sheet_of_check(all: &[Check]) -> Sheet {
     let mut sheet = begun("Capacity: predicted and measured");
     for check in all {
-        sheet.add_only(Form::Page, [Part::Heading(title(&check.heading))]);
+        sheet.add_only(Form::Page, [Part::heading(title(&check.heading))]);
         errors(&mut sheet, check);
         let figures = check.measured.iter().filter_map(|one| {
             let most = one.points.last()?.connections as f64;
@@ -57,7 +57,7 @@ fn begun(title: &str) -> Sheet {
     let mut sheet = Sheet::new(title);
     sheet.add_only(
         Form::Page,
-        [Part::Sentence(
+        [Part::sentence(
             "Points are measured. Dashed lines are predicted: the mean of a constant and of a \
              straight line over the logarithm of the connections, through the largest numbers that \
              were measured. Bands are intervals, in which both forms lie. Limits are arithmetic on \
@@ -76,7 +76,7 @@ fn predicted(sheet: &mut Sheet, capacity: &Capacity) {
         subjects.iter().flat_map(|one| &one.points).map(|point| point.connections).collect();
     measured.sort_unstable();
     measured.dedup();
-    sheet.add([Part::Sentence(format!(
+    sheet.add([Part::sentence(format!(
         "{}: predicted for {}, from {}",
         title(heading),
         connections_of(&[question.connections]),
@@ -95,7 +95,7 @@ fn predicted(sheet: &mut Sheet, capacity: &Capacity) {
         [left(""), right("CPU/req"), left("interval"), right("memory"), left("first limit")];
     sheet.add([Part::Table(Table::new(columns, subjects.iter().map(row)))]);
     needs(sheet, capacity);
-    let notes = notes(capacity).into_iter().chain(wide_note(capacity)).map(Part::Sentence);
+    let notes = notes(capacity).into_iter().chain(wide_note(capacity)).map(Part::sentence);
     let words = measuring_words(capacity);
     sheet.add(notes.chain((!words.is_empty()).then_some(Part::Command(words))));
 }
@@ -115,7 +115,7 @@ fn needs(sheet: &mut Sheet, capacity: &Capacity) {
     let Capacity { heading, question, subjects, .. } = capacity;
     let Some(rate) = question.rate else { return };
     let each = question.processors.unwrap_or(heading.machine.cpus);
-    sheet.add([Part::Sentence(format!(
+    sheet.add([Part::sentence(format!(
         "{} requests/s, on hosts of {each} processor{} that are used to {}:",
         grouped(rate),
         if each == 1 { "" } else { "s" },
@@ -145,7 +145,7 @@ fn needs(sheet: &mut Sheet, capacity: &Capacity) {
 
 /// The errors of predictions: a row for each prediction, and a summary.
 fn errors(sheet: &mut Sheet, check: &Check) {
-    sheet.add([Part::Sentence(format!(
+    sheet.add([Part::sentence(format!(
         "{}: predicted from at most {}, and measured",
         title(&check.heading),
         connections_of(&[check.from]),
@@ -175,7 +175,7 @@ fn errors(sheet: &mut Sheet, check: &Check) {
         left(""),
     ];
     sheet.add([Part::Table(Table::new(columns, check.checked.iter().map(row)))]);
-    sheet.add(accuracies(check).map(Part::Sentence));
+    sheet.add(accuracies(check).map(Part::sentence));
 }
 
 /// The quality of predictions for long and for short requests, in a sentence each.
@@ -309,5 +309,5 @@ fn figure(
         bands: vec![Band { rank: Some(1), points: band.collect() }],
     };
     let (title, notes) = (name.to_owned(), vec![caption.to_owned()]);
-    Figure { title, chart: Chart::Lines(lines), notes }
+    Figure::new(title, Chart::Lines(lines), notes)
 }

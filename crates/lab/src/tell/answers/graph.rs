@@ -11,11 +11,11 @@ pub fn sheet(graph: &Graph) -> Sheet {
     let title = format!("{} under {}", graph.service, graph.architecture);
     let stages = stages(graph);
     let mut sheet = Sheet::new(&title);
-    sheet.add([Part::Sentence(title)]);
+    sheet.add([Part::sentence(title)]);
     for table in [nodes(graph), edges(graph), of_stages(&stages)] {
         sheet.add([Part::Table(table)]);
     }
-    sheet.add(bottlenecks(&stages).map(Part::Sentence));
+    sheet.add(bottlenecks(&stages).map(Part::sentence));
     sheet
 }
 

@@ -43,7 +43,7 @@ fn on_terminal(
     let (letter, _) = INDEPENDENT;
     let alike = format!("{letter} what every architecture does alike (t_independent)");
     let terms = TERMS.iter().map(|term| format!("{} {}: {}", term.letter, term.name, term.about));
-    sheet.add_only(Form::Terminal, [alike].into_iter().chain(terms).map(Part::Sentence));
+    sheet.add_only(Form::Terminal, [alike].into_iter().chain(terms).map(Part::sentence));
     let title = "Coefficient of variation of t_independent over the architectures: with no term \
                  taken off, then with one term more in each column";
     let figures = rows.iter().map(|(workload, row)| {
@@ -60,9 +60,9 @@ fn on_terminal(
         Err(reason) => format!("fitted: withheld: {reason}"),
     };
     let table = Table::new(columns_of_steps(""), figures).titled(title);
-    sheet.add_only(Form::Terminal, [Part::Table(table), Part::Sentence(fitted)]);
+    sheet.add_only(Form::Terminal, [Part::Table(table), Part::sentence(fitted)]);
     let told = rows.iter().filter_map(|(workload, row)| explained(workload, row));
-    sheet.add_only(Form::Terminal, told.map(Part::Sentence));
+    sheet.add_only(Form::Terminal, told.map(Part::sentence));
 }
 
 fn on_page(sheet: &mut Sheet, rows: &[(&Workload, Coefficients)], unfit: Option<Unfit>) {
@@ -73,7 +73,7 @@ fn on_page(sheet: &mut Sheet, rows: &[(&Workload, Coefficients)], unfit: Option<
     sheet.add_only(
         Form::Page,
         [
-            Part::Sentence(
+            Part::sentence(
                 "Processor time of the server for each request, split into the work of every \
                  architecture (t_independent) and this architecture's own work: how often a \
                  request takes each operation, counted by the server, times the cost of the \
@@ -96,8 +96,8 @@ fn on_page(sheet: &mut Sheet, rows: &[(&Workload, Coefficients)], unfit: Option<
     sheet.add_only(
         Form::Page,
         [
-            Part::Heading("How well the model holds".to_owned()),
-            Part::Sentence(format!(
+            Part::heading("How well the model holds"),
+            Part::sentence(format!(
                 "The coefficient of variation of t_independent over the architectures, with each \
                  term taken off in turn (Demsky's table 4.3). If the model is right, t_independent \
                  is the same under all of them and the coefficient is near 0; the aim is below \
@@ -145,7 +145,7 @@ fn not_modelled(workload: &Workload) -> impl Iterator<Item = Part> {
         }
     }
     reasons.into_iter().map(|(why, architectures)| {
-        Part::Sentence(format!("not modelled: {}: {why}", architectures.join(", ")))
+        Part::sentence(format!("not modelled: {}: {why}", architectures.join(", ")))
     })
 }
 
@@ -186,11 +186,8 @@ fn bars(workload: &Workload) -> Figure {
     let missing = missing.map(|(name, why)| format!("Not modelled: {name}: {why}"));
     let about = format!("{}: where the time of a request goes", workload.name);
     let bars = workload.subjects.iter().map(bar).collect();
-    Figure {
-        title: title(workload),
-        chart: Chart::Bars(Bars { about, told: duration, bars }),
-        notes: workload.subjects.iter().flat_map(sentences).chain(missing).collect(),
-    }
+    let notes = workload.subjects.iter().flat_map(sentences).chain(missing).collect();
+    Figure::new(title(workload), Chart::Bars(Bars { about, told: duration, bars }), notes)
 }
 
 /// The columns of Demsky's table 4.3.
@@ -262,5 +259,5 @@ fn predictions(sheet: &mut Sheet, model: &Model) {
     let columns = ["load", "predicted", "measured", "error"].map(right);
     let columns = [left("")].into_iter().chain(columns);
     let table = Table::new(columns, model.checks.iter().map(row(Form::Page)));
-    sheet.add_only(Form::Page, [Part::Heading(title.to_owned()), Part::Table(table)]);
+    sheet.add_only(Form::Page, [Part::heading(title), Part::Table(table)]);
 }

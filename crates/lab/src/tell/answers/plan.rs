@@ -18,7 +18,7 @@ use crate::tell::render::html::html;
 use crate::tell::render::text::TERMINAL;
 use crate::tell::report::command;
 use crate::tell::screen::fit;
-use crate::tell::sheet::{Cell, Form, Part, Sheet, Table, Tone, left, right};
+use crate::tell::sheet::{Cell, Form, Manner, Part, Sheet, Table, Tone, Words, left, right};
 
 /// An index that grows as experiments end.
 pub struct Index {
@@ -100,13 +100,13 @@ impl Index {
             format!("Duality {duality} · {started_at} · {cpu}, {cpus} CPUs · {kernel}")
         });
         let source = (!source.is_empty()).then(|| format!("From {source}"));
-        sheet.add_only(Form::Page, source.into_iter().chain(machine).map(Part::Note));
+        sheet.add_only(Form::Page, source.into_iter().chain(machine).map(Part::note));
         if entries.len() > 1 {
             sheet.add_only(
                 Form::Page,
                 [
-                    Part::Heading("The answers side by side".to_owned()),
-                    Part::Note("At the busiest load of each experiment.".to_owned()),
+                    Part::heading("The answers side by side"),
+                    Part::note("At the busiest load of each experiment."),
                     Part::Table(side_by_side(entries)),
                 ],
             );
@@ -151,18 +151,23 @@ impl Entry {
             true => partial.clone(),
             false => Some(NOT_YET.to_owned()),
         };
-        let heading = [Part::Heading(name.clone()), Part::Note(description.clone())];
-        sheet.add_only(Form::Page, heading.into_iter().chain(partial.map(Part::Warning)));
+        let heading = [Part::heading(name.clone()), Part::note(description.clone())];
+        sheet.add_only(Form::Page, heading.into_iter().chain(partial.map(label)));
         let mut said = recommendation.iter().cloned();
         let answer = said.next().map(Part::Answer);
-        sheet.add_only(Form::Page, answer.into_iter().chain(said.map(Part::Sentence)));
+        sheet.add_only(Form::Page, answer.into_iter().chain(said.map(Part::sentence)));
         if *ended {
             let rate = "Requests/s, median ± half of its 95 % interval.".to_owned();
             let text = "“!” marks a warning: see the full report.".to_owned();
             let link = Part::Link { text, to: format!("{name}/report.html") };
-            sheet.add_only(Form::Page, [Part::Note(rate), link, Part::Table(rates.clone())]);
+            sheet.add_only(Form::Page, [Part::note(rate), link, Part::Table(rates.clone())]);
         }
     }
+}
+
+/// A label that warns.
+fn label(text: String) -> Part {
+    Part::Sentence(Words::of(Manner::Label, text))
 }
 
 fn side_by_side(entries: &[Entry]) -> Table {

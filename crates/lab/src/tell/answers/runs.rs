@@ -23,16 +23,16 @@ pub fn sheet(names: [&str; 2], comparisons: &[Comparison], alone: &[String]) -> 
     let [first, second] = names.map(str::to_owned);
     let answer = first_line(comparisons).unwrap_or_else(|| headline(comparisons));
     sheet.add([Part::Answer(answer)]);
-    let said = [format!("first: {first}"), format!("second: {second}")].map(Part::Sentence);
+    let said = [format!("first: {first}"), format!("second: {second}")].map(Part::sentence);
     sheet.add_only(Form::Terminal, said);
     let rows = [["first".to_owned(), first], ["second".to_owned(), second]].map(Vec::from);
     let table = Table::new([left(""), left("")], rows);
-    sheet.add_only(Form::Page, [Part::Table(table), Part::Note(RATIOS.to_owned())]);
+    sheet.add_only(Form::Page, [Part::Table(table), Part::note(RATIOS)]);
     for comparison in comparisons {
         experiment(&mut sheet, comparison, comparisons.len() > 1);
     }
     let alone = (!alone.is_empty()).then(|| format!("in one run only: {}", alone.join(", ")));
-    sheet.add_only(Form::Terminal, alone.map(Part::Sentence));
+    sheet.add_only(Form::Terminal, alone.map(Part::sentence));
     sheet
 }
 
@@ -54,12 +54,12 @@ fn experiment(sheet: &mut Sheet, comparison: &Comparison, has_others: bool) {
     let heading = name.filter(|_| has_others).map(underlined);
     sheet.add_only(Form::Terminal, heading.map(Part::Verbatim));
     let title = name.map_or_else(|| service.clone(), |name| format!("{name}: {service}"));
-    sheet.add_only(Form::Page, [Part::Heading(title)]);
-    sheet.add(comparison.faults.iter().map(|fault| Part::Sentence(format!("{}.", fault.told))));
+    sheet.add_only(Form::Page, [Part::heading(title)]);
+    sheet.add(comparison.faults.iter().map(|fault| Part::sentence(format!("{}.", fault.told))));
     for metric in Metric::ALL {
         sheet.add_only(Form::Terminal, grid(comparison, metric).map(Part::Table));
     }
-    sheet.add(comparison.sentences().into_iter().map(Part::Sentence));
+    sheet.add(comparison.sentences().into_iter().map(Part::sentence));
     differences(sheet, comparison);
     let charts = Metric::ALL.into_iter().map(|metric| Part::Figure(ratios(comparison, metric)));
     sheet.add_only(Form::Page, charts);
@@ -74,11 +74,11 @@ fn differences(sheet: &mut Sheet, comparison: &Comparison) {
     let first = alone("first", &comparison.only_before);
     let alone: Vec<(String, String)> =
         first.chain(alone("second", &comparison.only_after)).collect();
-    let sentences = alone.iter().map(|(which, told)| Part::Sentence(format!("{which}: {told}")));
+    let sentences = alone.iter().map(|(which, told)| Part::sentence(format!("{which}: {told}")));
     sheet.add_only(Form::Terminal, sentences);
     let all = &comparison.differences;
     let told = all.iter().map(|one| format!("{}: {} → {}", one.what, one.before, one.after));
-    let list = (!all.is_empty()).then(|| Part::List("what else differs".into(), told.collect()));
+    let list = (!all.is_empty()).then(|| Part::list("what else differs", told));
     sheet.add_only(Form::Terminal, list);
     let rows = all.iter().map(|one| vec![one.what.clone(), one.before.clone(), one.after.clone()]);
     let rows = rows.chain(alone.into_iter().map(|(which, told)| vec![which, told]));
@@ -144,7 +144,7 @@ fn ratios(comparison: &Comparison, metric: Metric) -> Figure {
         told: |value| format!("{value:.2}"),
         rows: comparison.pairs.iter().filter_map(row).collect(),
     });
-    Figure { title, chart, notes: Vec::new() }
+    Figure::new(title, chart, Vec::new())
 }
 
 /// All figures of all cells that both runs have.

@@ -18,13 +18,13 @@ pub fn sheet(title: &str, summary: &Summary) -> Sheet {
     let mut sheet = Sheet::new(title);
     sheet.add_only(
         Form::Page,
-        [Part::Sentence(
+        [Part::sentence(
             "This page shows how the clients of a server behaved. docs/trace.md says what a trace \
              is, and what a log does not tell."
                 .to_owned(),
         )],
     );
-    sheet.add([Part::Sentence(format!(
+    sheet.add([Part::sentence(format!(
         "{} requests on {} connections in {}; from: {}",
         grouped(summary.requests as f64),
         grouped(summary.connections as f64),
@@ -35,7 +35,7 @@ pub fn sheet(title: &str, summary: &Summary) -> Sheet {
     sheet.add([Part::Table(distributions(summary))]);
     sheet.add(kinds(summary));
     let list = |title: &str, items: Vec<String>| {
-        (!items.is_empty()).then(|| Part::List(title.to_owned(), items))
+        (!items.is_empty()).then(|| Part::list(title.to_owned(), items))
     };
     let inferred = summary.inferred.iter();
     let inferred = inferred.map(|one| format!("{}: {} ({})", one.what, one.value, one.why));
@@ -48,7 +48,7 @@ pub fn sheet(title: &str, summary: &Summary) -> Sheet {
     sheet.add_only(Form::Page, figures(summary).map(Part::Figure));
     sheet.add_only(Form::Page, inferred);
     let checksum = format!("Checksum of the trace: {}", summary.checksum);
-    sheet.add_only(Form::Page, [Part::Note(checksum)]);
+    sheet.add_only(Form::Page, [Part::note(checksum)]);
     sheet
 }
 
@@ -58,13 +58,13 @@ fn over_time(summary: &Summary) -> Vec<Part> {
     let most = rates.iter().copied().fold(0.0, f64::max);
     let slice = length(summary.slice_seconds);
     let mut parts = vec![
-        Part::Sentence(format!(
+        Part::sentence(format!(
             "Requests a second: {} on average, {} in the busiest {slice}",
             figure(summary.rate()),
             figure(most),
         )),
         Part::Verbatim(format!("  {}", bars(&rates))),
-        Part::Sentence(format!(
+        Part::sentence(format!(
             "Open connections: {} on average, {} at most",
             figure(summary.open_mean),
             grouped(summary.open_most as f64),
@@ -75,7 +75,7 @@ fn over_time(summary: &Summary) -> Vec<Part> {
     let told: Vec<String> =
         told.filter_map(|(scale, value)| Some(format!("{} in {scale}", figure(value?)))).collect();
     if !told.is_empty() {
-        parts.push(Part::Sentence(format!(
+        parts.push(Part::sentence(format!(
             "Burstiness: {} (variance over mean of the number of requests; 1 for independent \
              requests)",
             listed(&told)
@@ -119,7 +119,7 @@ fn kinds(summary: &Summary) -> Vec<Part> {
     if summary.paths > 0 {
         lines.push(format!("Paths: kept, of {} kinds of request", summary.paths));
     }
-    lines.into_iter().map(Part::Sentence).collect()
+    lines.into_iter().map(Part::sentence).collect()
 }
 
 /// The charts of a page.
@@ -201,7 +201,7 @@ fn chart(
         bands: Vec::new(),
     };
     let (title, notes) = (title.to_owned(), vec![caption.to_owned()]);
-    Some(Figure { title, chart: Chart::Lines(lines), notes })
+    Some(Figure::new(title, Chart::Lines(lines), notes))
 }
 
 /// A time on an axis, which begins at zero.

@@ -69,9 +69,9 @@ fn decided(sheet: &mut Sheet, verdict: &Verdict) {
     let columns = [left("candidate")].into_iter().chain(columns).chain([left("above the best")]);
     let blocks = format!("{} blocks", grouped(verdict.blocks as f64));
     for part in [
-        Part::Sentence(format!("{}.", text::sentence(verdict))),
+        Part::sentence(format!("{}.", text::sentence(verdict))),
         Part::Table(Table::new(columns, verdict.measured.iter().map(row))),
-        Part::Sentence(blocks),
+        Part::sentence(blocks),
     ] {
         sheet.add_only(Form::Terminal, [part]);
     }
@@ -113,19 +113,14 @@ fn course(sheet: &mut Sheet, heading: Option<&Heading>, blocks: &[&Block]) {
     sheet.add_only(
         Form::Page,
         [
-            Part::Heading("Processor time above the best".to_owned()),
-            Part::Note(
+            Part::heading("Processor time above the best"),
+            Part::note(
                 "The line is the estimate, and the band its interval, after each block. All bands \
                  together hold the true values at all times, except with the promised probability. \
                  A candidate is out once its band is above the dashed line. The axis goes from \
-                 −50 % to +150 %."
-                    .to_owned(),
+                 −50 % to +150 %.",
             ),
-            Part::Figure(Figure {
-                title: String::new(),
-                chart: Chart::Bands(bands),
-                notes: Vec::new(),
-            }),
+            Part::Figure(Figure::new("", Chart::Bands(bands), Vec::new())),
             Part::Key(key.collect()),
         ],
     );
@@ -159,7 +154,7 @@ fn candidates(
     let columns = [left("candidate"), left("architecture")].into_iter().chain(figures);
     let rows = heading.into_iter().flat_map(|heading| &heading.candidates).map(row);
     let table = Table::new(columns.chain([left("state")]), rows);
-    sheet.add_only(Form::Page, [Part::Heading("Candidates".to_owned()), Part::Table(table)]);
+    sheet.add_only(Form::Page, [Part::heading("Candidates"), Part::Table(table)]);
 }
 
 /// All events except the blocks, and what the trial is of.
@@ -174,9 +169,9 @@ fn happened(sheet: &mut Sheet, heading: Option<&Heading>, told: &[Told]) {
     sheet.add_only(
         Form::Page,
         [
-            Part::Heading("What happened".to_owned()),
+            Part::heading("What happened"),
             Part::Table(Table::new([left(""), left("")], rows)),
-            Part::Note(format!(
+            Part::note(format!(
                 "Begun at {started}{machine}. The data are in trial.jsonl beside this page."
             )),
         ],

@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use textwrap::core::display_width;
 
-use crate::tell::sheet::{Block, Cell, Form, Part, Sheet, Side, Table, Tone};
+use crate::tell::sheet::{Block, Cell, Form, Part, Sheet, Side, Table, Tone, left};
 
 /// The columns of a terminal.
 pub const TERMINAL: usize = 80;
@@ -18,25 +18,42 @@ pub fn text(sheet: &Sheet, width: usize) -> String {
 }
 
 fn block_text(block: &Block, width: usize) -> String {
-    block.parts.iter().map(|part| part_text(part, width)).collect()
+    parts_text(&block.parts, width)
 }
 
 fn part_text(part: &Part, width: usize) -> String {
     match part {
-        Part::Heading(text)
-        | Part::Answer(text)
-        | Part::Sentence(text)
-        | Part::Warning(text)
-        | Part::Note(text) => paragraph("", text, width),
+        Part::Lead(parts) => parts_text(parts, width),
+        Part::Details(title, parts) => paragraph("", title, width) + &parts_text(parts, width),
+        Part::Beside(columns) => columns.iter().map(|parts| parts_text(parts, width)).collect(),
+        Part::Heading(heading) | Part::Subheading(heading) => paragraph("", &heading.text, width),
+        Part::Answer(text) => paragraph("", text, width),
+        Part::Sentence(words) | Part::Note(words) | Part::Alarm(words) | Part::Caution(words) => {
+            paragraph("", &words.text(), width)
+        }
         Part::Verbatim(text) => format!("{text}\n"),
         Part::Command(words) => command(words, width),
         Part::List(title, items) => {
-            let items: String = items.iter().map(|item| paragraph("  ", item, width)).collect();
-            format!("{title}:\n{items}")
+            let items = items.iter().map(|item| paragraph("  ", &item.text(), width));
+            let title = if title.is_empty() { String::new() } else { format!("{title}:\n") };
+            title + &items.collect::<String>()
+        }
+        Part::Warnings(items) => items.iter().map(|item| paragraph("! ", item, width)).collect(),
+        Part::Facts(facts) => {
+            let rows = facts.iter().map(|(name, value)| vec![name.clone(), value.clone()]);
+            aligned(&Table::new([left(""), left("")], rows), "")
         }
         Part::Table(table) => table_text(table),
-        Part::Link { .. } | Part::Key(_) | Part::Figure(_) => String::new(),
+        Part::Link { .. }
+        | Part::Key(_)
+        | Part::Figure(_)
+        | Part::Plots(..)
+        | Part::Download { .. } => String::new(),
     }
+}
+
+fn parts_text(parts: &[Part], width: usize) -> String {
+    parts.iter().map(|part| part_text(part, width)).collect()
 }
 
 /// A paragraph. Further lines are indented by two columns more than the first one.
@@ -136,7 +153,7 @@ fn style(tone: Tone) -> Style {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tell::sheet::{left, right};
+    use crate::tell::sheet::right;
 
     fn row(cells: [&str; 3]) -> Vec<String> {
         cells.map(str::to_owned).to_vec()
@@ -163,10 +180,10 @@ epoll          9  best
     #[test]
     fn a_blank_line_is_between_blocks_and_a_page_s_blocks_are_left_out() {
         let mut sheet = Sheet::new("title");
-        let sentence = |text: &str| Part::Sentence(text.to_owned());
+        let sentence = |text: &str| Part::sentence(text);
         sheet.add([sentence("one two three"), sentence("four")]);
         sheet.add_only(Form::Page, [sentence("five")]);
-        sheet.add([Part::List("six".to_owned(), vec!["seven eight".to_owned()])]);
+        sheet.add([Part::list("six", ["seven eight"])]);
         assert_eq!(text(&sheet, 10), "one two\n  three\nfour\n\nsix:\n  seven\n    eight\n");
     }
 

@@ -1,7 +1,5 @@
 //! The charts of a page, made from a summary.
 
-use serde::Serialize;
-
 use super::csv::field;
 use crate::format::{Counted, OF_THE_COMMAND, duration, grouped};
 use crate::judge::alternatives::Alternative;
@@ -10,35 +8,14 @@ use crate::judge::rows::{Medians, Row};
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{Metric, Standing, Told, Verdict};
 use crate::statistics::Estimate;
+use crate::tell::chart::Chart;
 use crate::tell::chart::forest::{Forest, Row as Estimated};
 use crate::tell::chart::lines::{Lines, Series};
+use crate::tell::sheet::Figure;
 
 /// How many subjects are in colour: the leader and two rivals. A reader cannot follow more coloured
 /// lines.
 const IN_COLOUR: usize = 3;
-
-/// A chart and the words around it.
-#[derive(Serialize)]
-pub(super) struct Figure {
-    id: String,
-    title: String,
-    caption: String,
-    svg: String,
-    /// The points as CSV.
-    csv: String,
-}
-
-impl Figure {
-    pub(super) fn new(
-        id: String,
-        title: String,
-        caption: String,
-        svg: String,
-        csv: String,
-    ) -> Self {
-        Self { id, title, caption, svg, csv }
-    }
-}
 
 /// The subjects in colour: the chosen one, or else the subject that is best at most numbers of
 /// connections, and its neighbours.
@@ -98,7 +75,7 @@ fn behind(summary: &Summary) -> Vec<Figure> {
         });
         let csv = format!("architecture,{},behind,low,high\r\n", summary.counted.noun())
             + &csv.collect::<String>();
-        let svg = Forest {
+        let chart = Chart::Forest(Forest {
             about: format!("How far behind {base} at {at}, by {what}"),
             line: Some(1.0),
             is_logarithmic: true,
@@ -107,14 +84,12 @@ fn behind(summary: &Summary) -> Vec<Figure> {
                 percent => format!("{percent:+.0} %"),
             },
             rows,
-        }
-        .svg();
+        });
         Figure {
             id: behind_id(verdict.concurrency),
-            title: at,
             caption: format!("{what}, beside {base}"),
-            svg,
             csv,
+            ..Figure::new(at, chart, Vec::new())
         }
     };
     let drawn = summary.verdicts.iter().filter(|verdict| {
@@ -209,16 +184,15 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
             + &csv.collect::<String>();
         let at = summary.at(concurrency);
         let about = format!("Requests per second at {at}");
-        let svg = Forest { about, line: None, is_logarithmic: false, told: short, rows }.svg();
-        Figure {
+        let forest = Forest { about, line: None, is_logarithmic: false, told: short, rows };
+        (!forest.rows.is_empty()).then(|| Figure {
             id: format!("rates-{concurrency}"),
-            title: at,
             caption: "requests per second; “≥”: the load generator was the limit".to_owned(),
-            svg,
             csv,
-        }
+            ..Figure::new(at, Chart::Forest(forest), Vec::new())
+        })
     };
-    summary.concurrency.iter().map(figure).filter(|figure| !figure.svg.is_empty()).collect()
+    summary.concurrency.iter().filter_map(figure).collect()
 }
 
 /// The interval of an estimate. `None` if the estimate comes from too few values.
@@ -347,7 +321,7 @@ impl Over<'_> {
             Series { name: label, rank, points, doubtful }
         };
         let series: Vec<Series> = summary.subjects.iter().map(&mut series).collect();
-        let svg = Lines {
+        let chart = Chart::Lines(Lines {
             about: format!("{title}, against {below}"),
             below: below.to_owned(),
             is_logarithmic: axis.is_logarithmic,
@@ -362,9 +336,9 @@ impl Over<'_> {
             series,
             has_diagonal: self.has_diagonal,
             bands: Vec::new(),
-        }
-        .svg();
-        Figure { id: id.to_owned(), title: title.to_owned(), caption: caption.to_owned(), svg, csv }
+        });
+        let (id, caption) = (id.to_owned(), caption.to_owned());
+        Figure { id, caption, csv, ..Figure::new(title, chart, Vec::new()) }
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn cells(cells: &[Cell], raw: &RawLines) -> String {
     for cell in cells {
         let line = raw.line(&cell.subject, cell.concurrency, cell.repeat);
         let (file, number) = line.map_or((String::new(), String::new()), |line| {
-            (field(line.file()), line.number().to_string())
+            (field(&line.file), line.number.to_string())
         });
         let (outcome, reason) = match &cell.outcome {
             Outcome::Measured(_) => ("measured", ""),

@@ -1,76 +1,64 @@
 //! The user's own load on the page: the times of its requests, and the number of users that there
 //! is room for.
 
-use std::fmt::Write;
+use crate::record::{Cell, Recording};
+use crate::tell::chart::Chart;
+use crate::tell::chart::columns::Columns;
+use crate::tell::replay::{self, Headroom};
+use crate::tell::sheet::{Figure, Part, Table, left, names, right};
 
-use serde::Serialize;
-
-use crate::record::Recording;
-use crate::tell::replay::Headroom;
-
-/// The size of the chart.
-const WIDTH: usize = 480;
-const HEIGHT: usize = 80;
-
-/// The requests over time, as an SVG of bars.
-pub(super) fn arrivals(recording: &Recording) -> String {
-    let most = recording.arrivals.iter().copied().max().unwrap_or(0).max(1);
-    let bar = WIDTH / recording.arrivals.len().max(1);
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
-         aria-label=\"Requests over the length of the recording\">"
-    );
-    for (place, count) in recording.arrivals.iter().enumerate() {
-        let height = (HEIGHT as u64 * count).div_ceil(most);
-        let top = HEIGHT as u64 - height;
-        let _ = write!(
-            svg,
-            "<rect x=\"{}\" y=\"{top}\" width=\"{}\" height=\"{height}\" \
-             fill=\"currentColor\"><title>{count} requests</title></rect>",
-            place * bar,
-            bar.saturating_sub(1).max(1),
-        );
-    }
-    svg + "</svg>"
-}
-
-/// A line of the table of headroom.
-#[derive(Serialize)]
-pub(super) struct Line {
-    subject: String,
-    share: String,
-    told: String,
-}
-
-/// The lines of the table of headroom. Empty without a recording.
-pub(super) fn headroom(headroom: &[Headroom]) -> Vec<Line> {
-    let line = |one: &Headroom| Line {
-        subject: one.subject.clone(),
-        share: match one.users_of_a_processor {
+/// The number of users that each subject has room for.
+pub(super) fn headroom(headroom: &[Headroom]) -> [Part; 3] {
+    let row = |one: &Headroom| {
+        let share = match one.users_of_a_processor {
             0.0 => "–".to_owned(),
             _ => format!("{:.2e} %", 100.0 * one.share_as_recorded),
-        },
-        told: one.told(),
+        };
+        vec![one.subject.clone(), share, one.told()]
     };
-    headroom.iter().map(line).collect()
+    let columns = [names("Architecture"), right("Share as recorded"), left("Times your users")];
+    [
+        Part::subheading("Headroom"),
+        Part::note(
+            "Headroom is the multiple of your users at which a server uses one whole processor. A \
+             request is taken to cost what it costs at the largest number of users measured. The \
+             table also has the smallest number of users at which a server reached a limit.",
+        ),
+        Part::Table(Table::new(columns, headroom.iter().map(row))),
+    ]
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_busiest_part_is_as_high_as_the_chart() {
-        let recording: Recording = serde_json::from_value(serde_json::json!({
-            "trace": "a", "checksum": "", "speed": 1.0, "source": "log", "seconds": 10.0, "requests": 6,
-            "connections": 6, "open": 1.0, "arrivals": [1, 0, 5],
-            "carried": {"p50": 1.0, "p90": 1.0, "p99": 1.0, "max": 1.0},
-            "think_seconds": {"p50": 0.0, "p90": 0.0, "p99": 0.0, "max": 0.0},
-            "reply_bytes": {"p50": 1.0, "p90": 1.0, "p99": 1.0, "max": 1.0}
-        }))
-        .unwrap();
-        let svg = arrivals(&recording);
-        assert!(svg.contains("height=\"80\"") && svg.contains("<title>5 requests"), "{svg}");
-        assert_eq!(svg.matches("<rect").count(), 3);
+/// The recording, and whether it was sent as planned.
+pub(super) fn recording(recording: &Recording, cells: &[Cell]) -> Vec<Part> {
+    let inferred = recording.inferred.iter().map(|told| ("inferred", told.clone()));
+    let columns = Columns {
+        about: "Requests over the length of the recording".to_owned(),
+        counted: "requests",
+        counts: recording.arrivals.clone(),
+    };
+    let mut parts = vec![
+        Part::subheading("Your load"),
+        Part::note("The replayed recording, and the times of its requests."),
+        Part::Figure(Figure::new("", Chart::Columns(columns), Vec::new())),
+        named(replay::figures(recording).into_iter().chain(inferred)),
+    ];
+    if !recording.warnings.is_empty() {
+        parts.push(Part::Warnings(recording.warnings.clone()));
     }
+    parts.extend([
+        Part::subheading("Planned against sent"),
+        Part::note(
+            "These figures are of the worst window. The first request of a connection is due at \
+             its recorded time. A later request is due when its think time after the last reply \
+             is over.",
+        ),
+        named(replay::sent(cells).into_iter()),
+    ]);
+    parts
+}
+
+/// Values, each with its name.
+fn named(values: impl Iterator<Item = (&'static str, String)>) -> Part {
+    let rows = values.map(|(name, value)| vec![name.to_owned(), value]);
+    Part::Table(Table::new([names(""), left("")], rows))
 }

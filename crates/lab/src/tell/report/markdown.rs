@@ -5,7 +5,7 @@
 
 use std::str::FromStr;
 
-use super::table::{LoadLine, lines};
+use super::table;
 use crate::format::{bytes, duration, grouped, rate};
 use crate::judge::builds::{Change, changes};
 use crate::judge::rows::{Figures, Medians, Row};
@@ -97,15 +97,18 @@ impl FromStr for Table {
 /// warning, as on the terminal. A `✗` marks a figure that cannot be trusted.
 pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
     let summary = Summary::of(heading, records);
-    let table = |&which: &Table| {
+    let told = |&which: &Table| {
         let table = match which {
-            Table::Slope => slopes(&summary),
+            Table::Slope => table::slopes(
+                &summary,
+                [left(""), right("µs per request in service"), right("correlation")],
+            ),
             Table::Builds => builds(&summary),
             which => grid(which, &summary, &records.cells),
         };
         table_markdown(&table.titled(which.title())) + "\n"
     };
-    which.iter().map(table).collect()
+    which.iter().map(told).collect()
 }
 
 fn grid(table: Table, summary: &Summary, cells: &[Cell]) -> sheet::Table {
@@ -125,12 +128,6 @@ fn grid(table: Table, summary: &Summary, cells: &[Cell]) -> sheet::Table {
         [summary.label(name)].into_iter().chain(figures).collect::<Vec<String>>()
     });
     sheet::Table::new([left("")].into_iter().chain(loads), rows)
-}
-
-fn slopes(summary: &Summary) -> sheet::Table {
-    let columns = [left(""), right("µs per request in service"), right("correlation")];
-    let row = |fitted: LoadLine| vec![fitted.subject, fitted.slope, fitted.correlation];
-    sheet::Table::new(columns, lines(summary).into_iter().map(row))
 }
 
 /// What changed from the first build to each other, a row for each comparison.

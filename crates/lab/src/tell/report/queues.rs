@@ -3,9 +3,10 @@
 use crate::format::grouped;
 use crate::judge::summary::Summary;
 use crate::record::{Cell, Outcome, QueueSample, QueueState};
+use crate::tell::chart::Chart;
 use crate::tell::chart::lines::{Lines, Series};
 
-use super::charts::Figure;
+use crate::tell::sheet::Figure;
 
 /// The number of queues in colour.
 const IN_COLOUR: usize = 3;
@@ -95,12 +96,7 @@ fn figure(
         has_diagonal: false,
         bands: Vec::new(),
     };
-    let svg = lines.svg();
-    Figure::new(
-        format!("{what}-{}", cell.subject.replace(' ', "-")),
-        title,
-        caption.to_owned(),
-        svg,
-        csv,
-    )
+    let id = format!("{what}-{}", cell.subject.replace(' ', "-"));
+    let caption = caption.to_owned();
+    Figure { id, caption, csv, ..Figure::new(title, Chart::Lines(lines), Vec::new()) }
 }

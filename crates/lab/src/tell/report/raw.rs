@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+
+use crate::tell::sheet::{self, RawLine};
 
 /// The most bytes of lines that a page contains. If there are more, the page names only their
 /// places.
@@ -17,17 +19,6 @@ pub struct RawLines {
     /// By subject and concurrency, then by repeat.
     lines: BTreeMap<(String, usize), BTreeMap<usize, RawLine>>,
     bytes: usize,
-}
-
-/// A line of a results file.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct RawLine {
-    /// The file's name, with its directory if the experiment has several files.
-    file: String,
-    /// From 1.
-    number: usize,
-    /// The unchanged line. Empty if there are too many lines.
-    text: String,
 }
 
 /// The part of a line that names its cell.
@@ -69,10 +60,11 @@ impl RawLines {
         }
     }
 
-    /// The lines of a subject at a concurrency, by repeat.
-    pub(super) fn of(&self, subject: &str, concurrency: usize) -> Vec<&RawLine> {
-        let cell = self.lines.get(&(subject.to_owned(), concurrency));
-        cell.into_iter().flat_map(BTreeMap::values).collect()
+    /// The lines of a subject at a concurrency. `None` if there are none.
+    pub(super) fn of(&self, subject: &str, concurrency: usize) -> Option<sheet::RawLines> {
+        let lines = self.lines.get(&(subject.to_owned(), concurrency))?;
+        let lines = lines.values().cloned().collect();
+        Some(sheet::RawLines { name: subject.to_owned(), concurrency, lines })
     }
 
     /// The line of one of the row's cells.
@@ -83,18 +75,6 @@ impl RawLines {
         repeat: usize,
     ) -> Option<&RawLine> {
         self.lines.get(&(subject.to_owned(), concurrency))?.get(&repeat)
-    }
-}
-
-impl RawLine {
-    /// The number of the line, from 1.
-    pub(super) fn number(&self) -> usize {
-        self.number
-    }
-
-    /// The file that contains the line.
-    pub(super) fn file(&self) -> &str {
-        &self.file
     }
 }
 
@@ -118,9 +98,9 @@ mod tests {
         ];
         let mut raw = RawLines::default();
         raw.add("results.jsonl", &text.join("\n"));
-        let found = raw.of("epoll", 10);
-        assert_eq!(found.iter().map(|line| line.number()).collect::<Vec<_>>(), [3, 4]);
+        let found = raw.of("epoll", 10).unwrap().lines;
+        assert_eq!(found.iter().map(|line| line.number).collect::<Vec<_>>(), [3, 4]);
         assert_eq!(found[1].text, text[3]);
-        assert!(raw.of("epoll", 11).is_empty() && raw.of("threads", 10).is_empty());
+        assert!(raw.of("epoll", 11).is_none() && raw.of("threads", 10).is_none());
     }
 }

@@ -4,98 +4,117 @@
 use std::collections::BTreeSet;
 
 use duality_load::{Fate, Latency};
-use serde::Serialize;
 
-use super::raw::{RawLine, RawLines};
+use super::raw::RawLines;
 use crate::format::{self, bytes, duration, grouped, how_many, in_shell, percent};
-use crate::judge::rows::{Figures, Row};
+use crate::judge::rows::{Figures, Medians, Row};
 use crate::judge::summary::Summary;
-use crate::record::{Cell, Outcome};
+use crate::record::{self, Outcome};
 use crate::statistics::{Estimate, estimate, line, median};
+use crate::tell::sheet::{Cell, Column, Table, left, names, right};
 
-/// A row of the full table.
-#[derive(Serialize)]
-pub(super) struct TableRow {
-    subject: String,
-    concurrency: usize,
-    concurrency_text: String,
-    /// The figures. Empty if there are none.
-    figures: Vec<TableFigure>,
-    /// The reason why the figures are missing.
-    missing: Option<String>,
-    /// Whether there are warnings, which stand below the table.
-    warned: bool,
-    /// Whether the figures cannot be trusted.
-    invalid: bool,
-    /// The name of the subject without its kind, as in the plots.
-    name: String,
-    /// The numbers of the row's lines in results.jsonl.
-    line_numbers: Vec<usize>,
-}
+/// A figure of the table of all cells: its heading, and the figure. A seed decides the draws of the
+/// bootstrap.
+type Figure = (&'static str, fn(&Medians, u64) -> Cell);
 
-/// The raw lines of a row, for the page's script.
-#[derive(Serialize)]
-pub(super) struct RowLines<'a> {
-    name: &'a str,
-    concurrency: usize,
-    lines: Vec<&'a RawLine>,
-}
-
-/// The fate of connections of one kind beside the measured ones: medians over the repeats.
-#[derive(Serialize)]
-pub(super) struct CrowdRow {
-    subject: String,
-    concurrency: String,
-    kind: String,
-    /// The figures, in the order of [`FATES`].
-    figures: Vec<String>,
-}
-
-/// The possible fates of a connection beside the measured ones, as headings.
-pub(super) const FATES: [&str; 8] = [
-    "To be open",
-    "Open at the end",
-    "Opened in all",
-    "Cut by the server",
-    "Cut after",
-    "Refused",
-    "Requests answered",
-    "Unanswered",
+const FIGURES: [Figure; 15] = [
+    ("Requests/s", |of, _| number(of.requests_per_second.value)),
+    ("±", |of, _| half(Some(of.requests_per_second), grouped)),
+    ("p50", |of, _| time(of.p50_us)),
+    ("p90", |of, _| middle(of, |latency| latency.p90)),
+    ("p99", |of, _| time(of.p99_us)),
+    ("±", |of, seed| half(estimate(&latency(of, |latency| latency.p99), seed), duration)),
+    ("p99.9", |of, _| time(of.p99_9_us)),
+    ("Max", |of, _| middle(of, |latency| latency.max)),
+    ("Measured load", |of, _| figure(format!("{:.1}", of.measured_load), of.measured_load)),
+    ("Server CPU/req.", |of, _| time(of.cpu_us)),
+    ("±", |of, _| half(Some(of.cpu), duration)),
+    ("Client CPU/req.", |of, _| time(of.client_cpu_us)),
+    ("Memory", |of, _| figure(bytes(of.memory_bytes), of.memory_bytes)),
+    ("±", |of, seed| half(estimate(&of.memory_samples, seed), bytes)),
+    ("Errors", |of, _| number(of.fates.failed as f64)),
 ];
 
-/// A figure, for reading and for sorting.
-#[derive(Serialize)]
-pub(super) struct TableFigure {
-    text: String,
-    value: f64,
+fn figure(text: String, value: f64) -> Cell {
+    Cell { value: Some(value), ..text.into() }
 }
 
-/// A straight line through a subject's mean service times.
-#[derive(Serialize)]
-pub(super) struct LoadLine {
-    pub(super) subject: String,
-    pub(super) slope: String,
-    pub(super) correlation: String,
+fn number(value: f64) -> Cell {
+    figure(grouped(value), value)
 }
 
-/// The full table, by subject and concurrency.
-pub(super) fn rows(summary: &Summary, raw: &RawLines) -> Vec<TableRow> {
-    summary.all_rows().map(|row| table_row(summary, row, raw)).collect()
+fn time(microseconds: f64) -> Cell {
+    figure(duration(microseconds), microseconds)
 }
 
-/// The raw lines of all rows.
-pub(super) fn row_lines<'a>(summary: &'a Summary, raw: &'a RawLines) -> Vec<RowLines<'a>> {
-    let lines = |row: &'a Row| {
-        let Row { subject, concurrency, .. } = row;
-        let lines = raw.of(subject, *concurrency);
-        RowLines { name: subject, concurrency: *concurrency, lines }
-    };
-    summary.all_rows().map(lines).collect()
+fn latency(medians: &Medians, of: fn(&Latency) -> f64) -> Vec<f64> {
+    medians.latency_samples.iter().map(of).collect()
 }
 
-/// The fate of the crowd, by subject, concurrency and kind. Empty without a crowd.
-pub(super) fn crowd(summary: &Summary, cells: &[Cell]) -> Vec<CrowdRow> {
-    let mut rows = Vec::new();
+fn middle(medians: &Medians, of: fn(&Latency) -> f64) -> Cell {
+    time(median(&latency(medians, of)).unwrap_or(0.0))
+}
+
+/// Every cell, by subject and concurrency.
+pub(super) fn cells(summary: &Summary, raw: &RawLines) -> Table {
+    let sorting = |column| Column { sorts: true, ..column };
+    let figures = FIGURES.iter().map(|(heading, _)| right(*heading));
+    let columns = [names("Architecture"), right(summary.counted.heading())];
+    let columns = columns.into_iter().chain(figures).map(sorting).chain([right("Lines")]);
+    let rows = summary.all_rows().map(|row| {
+        let mark = match (row.warnings.is_empty(), row.medians()) {
+            (true, _) => "",
+            (false, Some(medians)) if medians.invalid => "✗",
+            (false, _) => "!",
+        };
+        let name = Cell { mark, ..summary.label(&row.subject).into() };
+        let load = figure(how_many(row.concurrency), row.concurrency as f64);
+        let figures: Vec<Cell> = match &row.figures {
+            Figures::Measured(medians) => {
+                FIGURES.iter().map(|(_, figure)| figure(medians, summary.seed)).collect()
+            }
+            Figures::Missing { what, reason } => {
+                let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                let spans = FIGURES.len() - 1;
+                vec![Cell { spans, ..format!("{what}{reason}").into() }]
+            }
+        };
+        let lines = raw.of(&row.subject, row.concurrency);
+        let count = lines.as_ref().map_or("–".to_owned(), |raw| raw.lines.len().to_string());
+        let lines = Cell { raw: lines, ..count.into() };
+        [name, load].into_iter().chain(figures).chain([lines]).collect()
+    });
+    let rows: Vec<Vec<Cell>> = rows.collect();
+    Table::new(columns, rows).called("cells", "Every cell")
+}
+
+/// A possible fate of a connection beside the measured ones: its heading, and how many had it.
+type Fates = (&'static str, fn(&[&Fate]) -> String);
+
+const FATES: [Fates; 8] = [
+    ("To be open", |all| counted(all, |fate| fate.members as u64)),
+    ("Open at the end", |all| counted(all, |fate| fate.open as u64)),
+    ("Opened in all", |all| counted(all, |fate| fate.opened)),
+    ("Cut by the server", |all| counted(all, |fate| fate.cut)),
+    ("Cut after", |all| {
+        let spans = all.iter().filter_map(|fate| fate.cut_after_seconds.as_ref());
+        let spans: Vec<f64> = spans.map(|spans| spans.mean * 1e6).collect();
+        median(&spans).map_or_else(|| "–".to_owned(), duration)
+    }),
+    ("Refused", |all| counted(all, |fate| fate.refused)),
+    ("Requests answered", |all| counted(all, |fate| fate.answered)),
+    ("Unanswered", |all| counted(all, |fate| fate.unanswered)),
+];
+
+fn counted(fates: &[&Fate], of: fn(&Fate) -> u64) -> String {
+    let values: Vec<f64> = fates.iter().map(|fate| of(fate) as f64).collect();
+    median(&values).map_or_else(|| "–".to_owned(), grouped)
+}
+
+/// The fate of the connections beside the measured ones, by subject, concurrency and kind: medians
+/// over the repeats.
+pub(super) fn crowd(summary: &Summary, cells: &[record::Cell]) -> Table {
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for row in summary.all_rows() {
         let of_row = cells
             .iter()
@@ -109,40 +128,20 @@ pub(super) fn crowd(summary: &Summary, cells: &[Cell]) -> Vec<CrowdRow> {
         let kinds: BTreeSet<&String> = repeats.iter().flat_map(|crowd| crowd.keys()).collect();
         for kind in kinds {
             let fates: Vec<&Fate> = repeats.iter().filter_map(|crowd| crowd.get(kind)).collect();
-            rows.push(CrowdRow {
-                subject: summary.label(&row.subject),
-                concurrency: how_many(row.concurrency),
-                kind: kind.replace('-', " "),
-                figures: fate_figures(&fates),
-            });
+            let load = how_many(row.concurrency);
+            let names = [summary.label(&row.subject), load, kind.replace('-', " ")];
+            let figures = FATES.iter().map(|(_, of)| of(&fates));
+            rows.push(names.into_iter().chain(figures).collect());
         }
     }
-    rows
+    let columns = [names("Architecture"), right(summary.counted.heading()), left("Beside them")];
+    let columns = columns.into_iter().chain(FATES.iter().map(|(heading, _)| right(*heading)));
+    Table::new(columns, rows).called("crowd", "The connections beside the measured ones")
 }
 
-fn fate_figures(fates: &[&Fate]) -> Vec<String> {
-    let middle = |of: fn(&Fate) -> f64| {
-        let values: Vec<f64> = fates.iter().map(|fate| of(fate)).collect();
-        median(&values).map_or_else(|| "–".to_owned(), grouped)
-    };
-    let spans: Vec<f64> = fates
-        .iter()
-        .filter_map(|fate| fate.cut_after_seconds.map(|spans| spans.mean * 1e6))
-        .collect();
-    vec![
-        middle(|fate| fate.members as f64),
-        middle(|fate| fate.open as f64),
-        middle(|fate| fate.opened as f64),
-        middle(|fate| fate.cut as f64),
-        median(&spans).map_or_else(|| "–".to_owned(), duration),
-        middle(|fate| fate.refused as f64),
-        middle(|fate| fate.answered as f64),
-        middle(|fate| fate.unanswered as f64),
-    ]
-}
-
-/// The lines of mean service time over measured load.
-pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
+/// The lines of mean service time over measured load: a straight line through the mean service
+/// times of each subject.
+pub(super) fn slopes(summary: &Summary, columns: [Column; 3]) -> Table {
     let load_line = |name: &String| {
         let rows = summary.of_subject(name).filter_map(Row::medians);
         // The times of a few favoured connections say nothing about load.
@@ -158,14 +157,10 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
         }
         let line = line(&points)?;
         let correlation = line.correlation;
-        Some(LoadLine {
-            subject: summary.label(name),
-            slope: format!("{:.2}", line.slope),
-            correlation: correlation
-                .map_or("–".into(), |correlation| format!("{correlation:.4}")),
-        })
+        let correlation = correlation.map_or("–".into(), |value| format!("{value:.4}"));
+        Some(vec![summary.label(name), format!("{:.2}", line.slope), correlation])
     };
-    summary.subjects.iter().filter_map(load_line).collect()
+    Table::new(columns, summary.subjects.iter().filter_map(load_line))
 }
 
 /// A command line in the form that a shell takes.
@@ -173,72 +168,16 @@ pub(in crate::tell) fn command(arguments: &[String]) -> String {
     arguments.iter().map(|argument| in_shell(argument)).collect::<Vec<_>>().join(" ")
 }
 
-fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
-    let figure = |text: String, value: f64| TableFigure { text, value };
-    let mut missing = None;
-    let figures = match &row.figures {
-        Figures::Missing { what, reason } if reason.is_empty() => {
-            missing = Some((*what).to_owned());
-            Vec::new()
-        }
-        Figures::Missing { what, reason } => {
-            missing = Some(format!("{what}: {reason}"));
-            Vec::new()
-        }
-        Figures::Measured(medians) => {
-            let rate = medians.requests_per_second;
-            let time = |microseconds: f64| figure(duration(microseconds), microseconds);
-            let latency = |of: fn(&Latency) -> f64| -> Vec<f64> {
-                medians.latency_samples.iter().map(of).collect()
-            };
-            let middle = |of: fn(&Latency) -> f64| time(median(&latency(of)).unwrap_or(0.0));
-            let spread = |samples: &[f64], show| half(estimate(samples, summary.seed), show);
-            vec![
-                figure(grouped(rate.value), rate.value),
-                half(Some(rate), grouped),
-                time(medians.p50_us),
-                middle(|latency| latency.p90),
-                time(medians.p99_us),
-                spread(&latency(|latency| latency.p99), duration),
-                time(medians.p99_9_us),
-                middle(|latency| latency.max),
-                figure(format!("{:.1}", medians.measured_load), medians.measured_load),
-                time(medians.cpu_us),
-                half(Some(medians.cpu), duration),
-                time(medians.client_cpu_us),
-                figure(bytes(medians.memory_bytes), medians.memory_bytes),
-                spread(&medians.memory_samples, bytes),
-                figure(grouped(medians.fates.failed as f64), medians.fates.failed as f64),
-            ]
-        }
-    };
-    TableRow {
-        subject: summary.label(&row.subject),
-        concurrency: row.concurrency,
-        concurrency_text: how_many(row.concurrency),
-        figures,
-        missing,
-        warned: !row.warnings.is_empty(),
-        invalid: row.medians().is_some_and(|medians| medians.invalid),
-        name: row.subject.clone(),
-        line_numbers: raw
-            .of(&row.subject, row.concurrency)
-            .iter()
-            .map(|line| line.number())
-            .collect(),
-    }
-}
-
 /// Half of an interval, as a share of the value, or the ends of a large interval. Two values have
 /// no interval.
-fn half(estimate: Option<Estimate>, show: fn(f64) -> String) -> TableFigure {
+fn half(estimate: Option<Estimate>, show: fn(f64) -> String) -> Cell {
     let told = estimate.and_then(|estimate| {
         let interval = estimate.interval?;
         let share = (interval.high - interval.low) / 2.0 / estimate.value;
         let text = format::half(estimate).map_or_else(|| format::ends(interval, show), percent);
-        Some(TableFigure { text, value: share })
+        Some(figure(text, share))
     });
-    told.unwrap_or(TableFigure { text: "–".to_owned(), value: f64::INFINITY })
+    told.unwrap_or_else(|| figure("–".to_owned(), f64::INFINITY))
 }
 
 #[cfg(test)]

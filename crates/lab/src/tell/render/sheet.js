@@ -1,6 +1,6 @@
 // The page's behaviour: copying figures, sorting, raw lines. Without scripts, the whole page can
 // still be read.
-const { service, rows, csv, origin } = JSON.parse(document.getElementById("data").textContent);
+const { service, rows, origin } = JSON.parse(document.getElementById("data").textContent);
 
 // Downloads.
 
@@ -71,27 +71,28 @@ for (const button of document.querySelectorAll("button[data-format]")) {
   button.addEventListener("click", async () => {
     const { chart, format } = button.dataset;
     const name = `${service}-${chart ?? "cells"}.${format}`;
-    const text = () => chart ? button.parentElement.querySelector("template").content.textContent.replace(/\r?\n/g, "\r\n") : csv;
+    const text = () => button.parentElement.querySelector("template").content.textContent.replace(/\r?\n/g, "\r\n");
     download(name, format === "csv" ? asCsv(text()) : format === "svg" ? standalone(chart) : await asPng(chart));
   });
 }
 
-// The table. Rows without a figure stay at the end, in either sort order.
+// Tables. Rows without a figure stay at the end, in either sort order.
 
-const table = document.querySelector("#cells");
-const body = table.tBodies[0];
-const headings = [...table.querySelectorAll("thead th")];
-headings.forEach((heading, column) => heading.querySelector("button")?.addEventListener("click", () => {
-  const ascending = heading.getAttribute("aria-sort") !== "ascending";
-  headings.forEach((other) => other.hasAttribute("aria-sort") && other.setAttribute("aria-sort", "none"));
-  heading.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-  const value = (row) => row.cells[column]?.dataset.value;
-  [...body.rows].sort((one, other) => {
-    const [a, b] = [value(one), value(other)];
-    if (a === undefined || b === undefined) return (a === undefined) - (b === undefined);
-    return (ascending ? 1 : -1) * (column === 0 ? a.localeCompare(b) : a - b);
-  }).forEach((row) => body.append(row));
-}));
+for (const button of document.querySelectorAll("th button")) {
+  const heading = button.closest("th");
+  const [column, body] = [heading.cellIndex, heading.closest("table").tBodies[0]];
+  button.addEventListener("click", () => {
+    const ascending = heading.getAttribute("aria-sort") !== "ascending";
+    heading.parentElement.querySelectorAll("[aria-sort]").forEach((other) => other.setAttribute("aria-sort", "none"));
+    heading.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+    const value = (row) => row.cells[column]?.dataset.value;
+    [...body.rows].sort((one, other) => {
+      const [a, b] = [value(one), value(other)];
+      if (a === undefined || b === undefined) return (a === undefined) - (b === undefined);
+      return (ascending ? 1 : -1) * (column === 0 ? a.localeCompare(b) : a - b);
+    }).forEach((row) => body.append(row));
+  });
+}
 
 // Raw lines.
 
