@@ -222,7 +222,7 @@ impl Acceptor {
     }
 }
 
-/// Accepts a connection. An acceptor that drains accepts only connections that came before the drain.
+/// Accepts a connection. During a drain, accepts only connections that came before the drain.
 async fn accept(listener: &mut TcpListener, readable: &Readable, drains: bool) -> Event {
     // A flood of connections must leave the runtime's other tasks their turns.
     consume_budget().await;

@@ -1,5 +1,5 @@
-//! The acceptor of a server. By [`WaitQueue`], it decides which connection is served next, and which
-//! is refused.
+//! The acceptor of a server. By [`WaitQueue`], it decides which connection is served next, and
+//! which connection is refused.
 //!
 //! Refused connections have no slot. The service sends the refusal, and then reads until the client
 //! has gone, within a time limit. Otherwise the close could destroy the refusal. At most

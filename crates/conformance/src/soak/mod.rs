@@ -62,8 +62,8 @@ pub struct Settings {
     pub services: Vec<String>,
 }
 
-/// A failure whose party is the user is a mistake in the settings. Findings are of the server, which
-/// is the subject.
+/// The party of a mistake in the settings is the user. The party of a finding is the subject: the
+/// server.
 type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
 /// A finding.

@@ -133,11 +133,11 @@ fn regressions_decide_the_exit_code() {
     assert_eq!(report(at, &["slower", "before", flag]).0, 0);
     assert_eq!(report(at, &["before", "slower", "--fail-on-regression=30"]).0, 0);
 
-    let (code, _, stderr) = report(at, &["before/results.jsonl", "slower", flag]);
-    let lines: Vec<&str> = stderr.lines().collect();
-    assert_eq!((code, lines.len()), (1, 2), "{stderr}");
+    let (code, _, said) = report(at, &["before/results.jsonl", "slower", flag]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((code, lines.len()), (1, 2), "{said}");
     assert!(lines[0].starts_with("regression: a: epoll at 10 connections: requests/s 0.80 times"));
-    assert!(lines[1].contains("1 figure is worse by more than 5 %"), "{stderr}");
+    assert!(lines[1].contains("1 figure is worse by more than 5 %"), "{said}");
 
     for (arguments, message) in [
         (&["before", flag][..], "name both"),
@@ -146,9 +146,9 @@ fn regressions_decide_the_exit_code() {
         (&["before", "absent"], "absent"),
         (&["before", "many"], "no measured cell in common"),
     ] {
-        let (code, _, stderr) = report(at, arguments);
-        assert_eq!((code, stderr.lines().count()), (2, 1), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
+        let (code, _, said) = report(at, arguments);
+        assert_eq!((code, said.lines().count()), (2, 1), "{arguments:?}: {said}");
+        assert!(said.contains(message), "{arguments:?}: {said}");
     }
 }
 
@@ -167,9 +167,9 @@ fn a_run_is_asked_anew_with_constraints() {
     let broken = &answer["recommendation"]["refused"][0]["broken"][0];
     assert_eq!((&broken["measured"], &broken["sure"]), (&"4.0 ms".into(), &true.into()));
     for (flag, answer) in [("--slo=p99.99=1ms", "do not keep"), ("--memory=lots", "200MB")] {
-        let (code, _, stderr) = report(at, &["run", flag]);
-        assert_eq!((code, stderr.lines().count()), (2, 1), "{stderr}");
-        assert!(stderr.contains(answer), "{stderr}");
+        let (code, _, said) = report(at, &["run", flag]);
+        assert_eq!((code, said.lines().count()), (2, 1), "{said}");
+        assert!(said.contains(answer), "{said}");
     }
 }
 
@@ -179,10 +179,10 @@ fn experiments_that_began_in_one_second_stay_in_the_order_of_the_plan() {
     for name in ["book", "talk"] {
         write(&run.path().join(name), name, 1000.0, 3);
     }
-    let (code, tables, errors) = report(run.path(), &[".", "--markdown", "rate"]);
+    let (code, said, errors) = report(run.path(), &[".", "--markdown", "rate"]);
     assert_eq!(code, 0, "{errors}");
-    let [talk, book] = ["### talk", "### book"].map(|title| tables.find(title).expect(&tables));
-    assert!(talk < book, "{tables}");
+    let [talk, book] = ["### talk", "### book"].map(|title| said.find(title).expect(&said));
+    assert!(talk < book, "{said}");
 }
 
 #[test]
@@ -216,8 +216,8 @@ fn plans_are_compared_experiment_by_experiment() {
         write(&at.join(run).join(name), name, rate, 3);
     }
     let arguments = ["old", "new", "--fail-on-regression", "--out", "page.html", "--json"];
-    let (code, answer, stderr) = report(at, &arguments);
-    assert_eq!(code, 1, "{stderr}");
+    let (code, answer, said) = report(at, &arguments);
+    assert_eq!(code, 1, "{said}");
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["version"], 2);
     assert_eq!(answer["experiments"].as_array().unwrap().len(), 2);
@@ -228,9 +228,9 @@ fn plans_are_compared_experiment_by_experiment() {
     assert!(answer["regressions"][0].as_str().unwrap().starts_with("pages: epoll at 10"));
     assert!(at.join("page.html").exists());
 
-    let (code, _, stderr) = report(at, &["old/pages", "old/talk"]);
+    let (code, _, said) = report(at, &["old/pages", "old/talk"]);
     assert_eq!(code, 2);
-    assert!(stderr.contains("the service `http`, the second `echo`"), "{stderr}");
+    assert!(said.contains("the service `http`, the second `echo`"), "{said}");
 }
 
 #[test]
