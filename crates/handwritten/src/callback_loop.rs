@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use duality_architectures::common::addresses::{Addresses, Counted};
 use duality_architectures::common::admission::Admission;
-use duality_architectures::common::wait_queue::{Limit, MOST_REFUSALS, Turn, WaitQueue};
 use duality_architectures::common::pressure::{PAUSE, Pressure};
 use duality_architectures::common::refusals::{self, Reason};
+use duality_architectures::common::wait_queue::{Limit, MOST_REFUSALS, Turn, WaitQueue};
 use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
 use duality_runtime::drain;
 use duality_runtime::handler::{Connections, Peer};

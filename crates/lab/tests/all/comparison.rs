@@ -71,7 +71,10 @@ fn what_is_within_no_margin_is_not_told_apart() {
     let comparison = Comparison::of(&run(3, same), &after).unwrap();
     assert_eq!(verdict(&comparison, "epoll", 100, Metric::Rate), Direction::NotTold);
     let answer = shown(&comparison);
-    assert!(answer.starts_with("The two runs are not told apart: a change of up to 3."), "{answer}");
+    assert!(
+        answer.starts_with("The two runs are not told apart: a change of up to 3."),
+        "{answer}"
+    );
     assert!(answer.contains("requests/s, of 4 cells: 4 not told apart."), "{answer}");
 }
 

@@ -204,7 +204,10 @@ fn superlatives_are_over_all() {
         figures.server_peak_bytes = (mib * 1024.0 * 1024.0) as u64;
     }
     let answer = said(&trial);
-    assert!(says(&answer, "There its p99", "12.2 MiB (the least: 6.8 MiB of threads)."), "{answer:#?}");
+    assert!(
+        says(&answer, "There its p99", "12.2 MiB (the least: 6.8 MiB of threads)."),
+        "{answer:#?}"
+    );
 }
 
 #[test]
@@ -340,7 +343,10 @@ fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
 
     let answer = constrained(&["p50=1us"], Some(1));
     assert_eq!(answer.architecture, None);
-    assert!(text(&answer)[0].contains("no architecture keeps p50 ≤ 1.0 µs and memory"), "{answer:?}");
+    assert!(
+        text(&answer)[0].contains("no architecture keeps p50 ≤ 1.0 µs and memory"),
+        "{answer:?}"
+    );
 }
 
 /// Compares `run` and `cc` with `native`.
@@ -384,7 +390,10 @@ fn each_way_to_run_a_program_has_its_answer() {
         "% less at 1,000 [",
         "At 1 connection it is not told apart from native: they differ by ",
     ] {
-        assert!(text(&answer).iter().any(|sentence| sentence.contains(part)), "{part}: {answer:#?}");
+        assert!(
+            text(&answer).iter().any(|sentence| sentence.contains(part)),
+            "{part}: {answer:#?}"
+        );
     }
     let shown = trial.summary().render_text(&answer, None);
     assert!(shown.contains("as a multiple of native's, 99 % interval"), "{shown}");
