@@ -454,9 +454,9 @@ fn windows_in_turn_need_three_rounds() {
 }
 
 #[test]
-fn nothing_measured_is_nobody() {
+fn nothing_measured_is_not_complete() {
     let mut trial = trial(&["threads", "epoll"], &[100], |_, _| busy(12.0));
     trial.records = Records::default();
     let verdict = trial.verdict();
-    assert_eq!(verdict.finding, Finding::Withheld { cause: Cause::Nobody });
+    assert_eq!(verdict.finding, Finding::Withheld { cause: Cause::Partial });
 }
