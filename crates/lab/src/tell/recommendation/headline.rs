@@ -83,17 +83,14 @@ fn of_choice(summary: &Summary, chosen: &str) -> String {
     let told = || summary.verdicts.iter().filter(|verdict| !verdict.is_withheld());
     let (won, lost): (Vec<&Verdict>, Vec<&Verdict>) =
         told().partition(|verdict| leads(verdict, chosen));
-    let is_best = won.iter().all(|verdict| is_best_alone(verdict, chosen));
-    // Where a set is known too coarsely, none of it is recommended.
-    let sound: Vec<&Verdict> =
-        won.iter().copied().filter(|verdict| verdict.can_recommend()).collect();
-    let place = at(summary, &loads(if lost.is_empty() { &sound } else { &won }));
+    let place = at(summary, &loads(&won));
     let name = match summary.families.get(chosen) {
         Some(family) if lost.is_empty() => format!("{}: {chosen}", family.one()),
         Some(family) => format!("{} ({chosen})", family.one()),
         None if lost.is_empty() => format!("{chosen}: it"),
         None => chosen.to_owned(),
     };
+    let is_best = won.iter().all(|verdict| is_best_alone(verdict, chosen));
     let first = match (lost.is_empty(), is_best) {
         (true, true) => Phrase::Best.told(&[&name, &place]),
         (true, false) => Phrase::Unbeaten.told(&[&name, &place]),
