@@ -363,7 +363,7 @@ fn cargo_test(workspace: &Workspace) -> Outcome {
     };
     // Most tests wait for sockets and children, not for a processor.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = std::env::var("RUST_TEST_THREADS").unwrap_or((2 * processors).to_string());
+    let threads = std::env::var("RUST_TEST_THREADS").unwrap_or((4 * processors).to_string());
     let test = |what: &[&str]| {
         let mut all = command(what);
         all.arg("--no-fail-fast").env("RUST_TEST_THREADS", &threads);
