@@ -175,7 +175,7 @@ fn conditions_that_are_met_are_a_line_each_and_exit_code_1() {
 fn a_rate_that_was_not_kept_is_exit_code_1() {
     let (address, directory) = serve();
     let target = &*format!("http://{address}/");
-    let arguments = ["-R", "900000", "-c", "1", "-d", "100ms", "--warm-up", "10ms", target];
+    let arguments = ["-R", "900000", "-c", "1", "-d", "1s", "--warm-up", "10ms", target];
     let (code, stdout, stderr) = run(directory.path(), &arguments);
     assert_eq!(code, 1, "{stdout}");
     assert!(stderr.contains("requests that were due were answered"), "{stderr}");

@@ -257,7 +257,7 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
     assert!(cells == 2 && blocks >= 1, "{cells} cells, {blocks} blocks");
     let page = std::fs::read_to_string(path("out/report.html")).expect("a page");
     assert!(
-        page.contains("The load is a command") && page.contains("load &#x27;{port}"),
+        page.contains("The load is a command") && page.contains("load '{port}"),
         "no load command"
     );
     let failing = ["--load-command", "sh -c 'echo no luck >&2; exit 7' {port}", "--repeats", "1"];
