@@ -12,7 +12,7 @@ use super::derive::{Plot, RecordedRequest, Sums};
 use super::plan::{Mode, Plan, Regime};
 use crate::failure::{AtFile, Failure};
 use crate::measure::machine;
-use crate::record::lines::Lines;
+use crate::record::lines::{Lines, whole};
 use crate::record::{Disturbance, Machine};
 
 /// The name of the file.
@@ -247,6 +247,8 @@ pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), Failure> {
     let path = directory.join(FILE);
     let place = path.display();
     let text = fs::read_to_string(&path).at_file(&place)?;
+    // As much as a resumed run keeps.
+    let text = whole(&text);
     let wrong = |number: usize, error: serde_json::Error| {
         let problem = format!("{place}:{}: {error}: is it a file of `compare`?", number + 1);
         Failure::misuse(problem)
@@ -261,16 +263,11 @@ pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), Failure> {
     }
     let mut cells = Vec::new();
     for (number, line) in text.lines().enumerate().skip(1) {
-        match serde_json::from_str::<Cell>(line) {
-            Ok(mut cell) => {
-                if heading.has_mixed_bins() {
-                    cell.outcome.renumber_version_1();
-                }
-                cells.push(cell);
-            }
-            Err(_) if number + 1 == text.lines().count() && !text.ends_with('\n') => {}
-            Err(error) => return Err(wrong(number, error)),
+        let mut cell: Cell = serde_json::from_str(line).map_err(|error| wrong(number, error))?;
+        if heading.has_mixed_bins() {
+            cell.outcome.renumber_version_1();
         }
+        cells.push(cell);
     }
     Ok((heading, cells))
 }
@@ -294,8 +291,15 @@ mod tests {
         let mut results = Results::open(directory.path(), &heading, false).unwrap();
         results.add(cell(0)).unwrap();
         let path = directory.path().join(FILE);
-        let torn = fs::read_to_string(&path).unwrap() + "{\"subject\":\"thread";
-        fs::write(&path, torn).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        // Wherever a crash cuts the file, what counts as measured is what the file has afterwards.
+        for cut in text.find('\n').unwrap() + 1..=text.len() {
+            fs::write(&path, &text[..cut]).unwrap();
+            let counted = Results::open(directory.path(), &heading, true).unwrap().cells;
+            assert_eq!(counted, read(directory.path()).unwrap().1, "{cut}");
+            assert_eq!(counted.len(), usize::from(cut == text.len()), "{cut}");
+        }
+        fs::write(&path, text + "{\"subject\":\"thread").unwrap();
         assert!(
             Results::open(directory.path(), &heading, false)
                 .unwrap_err()

@@ -38,7 +38,7 @@ pub(crate) struct Disk {
     synced: HashMap<Identity, Vec<u8>>,
     /// The durable names.
     names: BTreeMap<PathBuf, Identity>,
-    /// Until when there is no room.
+    /// When there is room again.
     full_until: u64,
     /// The files at the moment of a crash, until the host is down.
     at_crash: Option<Files>,
@@ -83,9 +83,9 @@ impl Network {
         let Some(number) = self.disks.iter().position(has) else { return Ok(count) };
         let chance = self.profile.full_disk;
         if self.happens(Kind::Disk, chance) {
-            self.disks[number].full_until = self.now + self.draw(Kind::Disk, FULL);
+            self.disks[number].full_until = self.now + 1 + self.draw(Kind::Disk, FULL);
         }
-        if chance > 0 && self.now <= self.disks[number].full_until {
+        if chance > 0 && self.now < self.disks[number].full_until {
             self.counts.full_disks += 1;
             self.tell(|_| format!("! no room for {}", name_of(path)));
             return Err(refused(libc::ENOSPC));
