@@ -22,6 +22,7 @@ mod pages;
 mod peers;
 mod release;
 mod room;
+mod services;
 mod simulate;
 mod soak;
 mod steps;

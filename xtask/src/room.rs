@@ -24,6 +24,13 @@ pub(crate) struct Build {
     pub(crate) bytes: u64,
 }
 
+/// Says how much `builds` take on the disk, for a user to stop before the first of them.
+pub(crate) fn estimate(target: &Path, builds: &[Build]) -> String {
+    let needed = gigabytes(most(builds, |folder| size(&target.join(folder))));
+    let free = free(target).map_or("unknown".into(), gigabytes);
+    format!("the steps build at most {needed} more in {} (free: {free})", target.display())
+}
+
 /// Makes sure that there is room for `rest`, the builds of this step and of those to come. If room
 /// is short, removes the folders of `before` that none of these needs.
 ///
@@ -127,6 +134,8 @@ mod tests {
             fs::create_dir_all(target.join(folder)).unwrap();
         }
         let there = |folder: &str| target.join(folder).exists();
+        let estimate = estimate(&target, &[build("debug", 1 << 60)]);
+        assert!(estimate.contains("at most 1152921504.6 GB more in /"), "{estimate}");
         let before = [build("debug", 1), build("loom", 1)];
         assert_eq!(make(&target, &before, &[build("debug", 1)]), Ok(()));
         assert!(there("debug") && there("loom"), "there is room for a byte");

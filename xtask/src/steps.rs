@@ -115,6 +115,10 @@ const fn step(name: &'static str, about: &'static str, run: fn(&Workspace) -> Ou
 /// so that a newcomer sees every problem at once. The last line only counts the steps, for CI to
 /// read.
 pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> ExitCode {
+    if steps.len() > 1 {
+        let builds: Vec<_> = steps.iter().filter_map(|step| step.builds).collect();
+        println!("{}", room::estimate(&workspace.target, &builds));
+    }
     run_by(steps, |step| {
         make_room(workspace, steps, step)?;
         (step.run)(workspace)

@@ -5,12 +5,13 @@
 //! the versions and hashes of `xtask/tools.txt`. The checkers go into a virtual environment beneath
 //! the target directory, and leave no files outside it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
 use crate::Workspace;
 use crate::failure::{At as _, Failure, Result};
+use crate::services::{self, Off};
 
 /// The programs, and the Debian package of each.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -52,7 +53,8 @@ pub(crate) fn install_programs() -> Result {
     install_packages(&packages)
 }
 
-/// Installs Debian packages if the user is root.
+/// Installs Debian packages if the user is root, and leaves their services off. apt-get says how
+/// much the packages take, before it gets them.
 ///
 /// # Errors
 ///
@@ -71,17 +73,29 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result {
         let remedy = format_args!("sudo apt-get update && sudo {install}");
         return Err(Failure::lack("packages are missing", remedy));
     }
-    for line in ["apt-get -o DPkg::Lock::Timeout=300 update", &install] {
-        println!("{line}");
-        let mut words = line.split(' ');
-        let program = words.next().unwrap_or_default();
-        let status =
-            Command::new(program).args(words).env("DEBIAN_FRONTEND", "noninteractive").status();
-        if !status.is_ok_and(|status| status.success()) {
-            return Err(Failure::lack(format_args!("`{line}` failed"), "see above"));
-        }
+    println!("installing {}", packages.join(", "));
+    let off = Off::begin(Path::new("/"))?;
+    let lines = ["apt-get -o DPkg::Lock::Timeout=300 update", &install];
+    let installed = lines.into_iter().try_for_each(run_line);
+    // Packages that came before a failure have enabled their services, too.
+    let services = off.end(services::disable)?;
+    if !services.is_empty() {
+        println!("services that stay off: {}", services.join(", "));
     }
-    Ok(())
+    installed
+}
+
+/// Runs a line of words, on this terminal. No package asks a question.
+fn run_line(line: &str) -> Result {
+    println!("{line}");
+    let mut words = line.split(' ');
+    let program = words.next().unwrap_or_default();
+    let status =
+        Command::new(program).args(words).env("DEBIAN_FRONTEND", "noninteractive").status();
+    if status.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    Err(Failure::lack(format_args!("`{line}` failed"), "see above"))
 }
 
 /// Makes sure that the checkers from PyPI are installed, at the required versions.
