@@ -15,10 +15,9 @@ use crate::failure::{At as _, Failure, Result};
 
 /// Debian's tools ask this program before they start a service. Status 101 forbids the start.
 const POLICY: &str = "usr/sbin/policy-rc.d";
-/// The folder with systemd's links to enabled services, in folders such as `default.target.wants`.
-const SYSTEMD: &str = "etc/systemd/system";
-/// The folders with System V's links, such as `S01nginx`.
-const SYSTEM_V: [&str; 4] = ["etc/rc2.d", "etc/rc3.d", "etc/rc4.d", "etc/rc5.d"];
+/// The folder with links to enabled services, in folders such as `multi-user.target.wants`. Debian's
+/// packages make the links without systemd, too.
+const ENABLED: &str = "etc/systemd/system";
 
 /// From its beginning to its end, packages start no service.
 pub(crate) struct Off {
@@ -77,37 +76,26 @@ impl Drop for Off {
     }
 }
 
-/// Disables a service, for systemd and for System V.
-pub(crate) fn disable(name: &str) {
-    for line in [["deb-systemd-helper", "disable", name], ["update-rc.d", name, "disable"]] {
-        // A service has either or both; `Off::end` looks whether one is left.
+/// Disables a service such as `nginx.service`, for systemd and for System V.
+pub(crate) fn disable(service: &str) {
+    let name = service.split('.').next().unwrap_or(service);
+    for line in [["deb-systemd-helper", "disable", service], ["update-rc.d", name, "disable"]] {
+        // `Off::end` looks whether the service is disabled.
         let _ = Command::new(line[0]).args(&line[1..]).output();
     }
 }
 
-/// The names of enabled services, such as `nginx.service` of systemd and `nginx` of System V.
+/// The names of enabled services.
 fn enabled(root: &Path) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    for folder in list(&root.join(SYSTEMD))? {
+    for folder in list(&root.join(ENABLED))? {
         if folder.extension().is_some_and(|extension| extension == "wants") {
-            names.extend(list(&folder)?.iter().map(|link| name(link)));
+            let links = list(&folder)?;
+            let services = links.iter().filter_map(|link| link.file_name());
+            names.extend(services.map(|name| name.to_string_lossy().into_owned()));
         }
     }
-    for folder in SYSTEM_V {
-        let links = list(&root.join(folder))?;
-        names.extend(links.iter().filter_map(|link| started(&name(link)).map(str::to_owned)));
-    }
     Ok(names)
-}
-
-fn name(link: &Path) -> String {
-    link.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// The service that a link of System V starts. `S01nginx` starts nginx, and `K01nginx` stops it.
-fn started(link: &str) -> Option<&str> {
-    let (number, service) = link.strip_prefix('S')?.split_at_checked(2)?;
-    number.bytes().all(|byte| byte.is_ascii_digit()).then_some(service)
 }
 
 /// What a folder has. A folder that is missing has nothing, and neither has a file.
@@ -125,23 +113,18 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    /// A root with services of systemd and of System V, one enabled before anything is installed.
+    /// A root with a service that is enabled before anything is installed.
     fn machine(name: &str) -> PathBuf {
         let root = std::env::temp_dir().join(format!("xtask-services-{name}-{}", process::id()));
-        for folder in ["usr/sbin", "etc/systemd/system/multi-user.target.wants", "etc/rc2.d"] {
+        for folder in ["usr/sbin", "etc/systemd/system/multi-user.target.wants"] {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
-        enable(&root, "ours");
+        fs::write(link(&root, "ours.service"), "").unwrap();
         root
     }
 
-    fn links(root: &Path, service: &str) -> [PathBuf; 2] {
-        let systemd = format!("etc/systemd/system/multi-user.target.wants/{service}.service");
-        [root.join(systemd), root.join(format!("etc/rc2.d/S01{service}"))]
-    }
-
-    fn enable(root: &Path, service: &str) {
-        links(root, service).iter().for_each(|link| fs::write(link, "").unwrap());
+    fn link(root: &Path, service: &str) -> PathBuf {
+        root.join(ENABLED).join("multi-user.target.wants").join(service)
     }
 
     #[test]
@@ -151,14 +134,11 @@ mod tests {
         let policy = root.join(POLICY);
         let status = Command::new(&policy).args(["nginx", "start"]).status().unwrap();
         assert_eq!(status.code(), Some(101));
-        enable(&root, "nginx");
-        let disable = |name: &str| {
-            let [systemd, sysv] = links(&root, "nginx");
-            fs::remove_file(if name == "nginx" { sysv } else { systemd }).unwrap();
-        };
-        assert_eq!(off.end(disable), Ok(vec!["nginx".into(), "nginx.service".into()]));
+        fs::write(link(&root, "nginx.service"), "").unwrap();
+        let disable = |service: &str| fs::remove_file(link(&root, service)).unwrap();
+        assert_eq!(off.end(disable), Ok(vec!["nginx.service".into()]));
         assert!(!policy.exists());
-        assert!(links(&root, "ours").iter().all(|link| link.exists()));
+        assert!(link(&root, "ours.service").exists());
         fs::remove_dir_all(&root).unwrap();
     }
 
@@ -166,12 +146,11 @@ mod tests {
     fn what_stays_enabled_is_named_with_its_remedy() {
         let root = machine("stay");
         let off = Off::begin(&root).unwrap();
-        enable(&root, "nginx");
+        fs::write(link(&root, "nginx.service"), "").unwrap();
         let failure = off.end(|_| ()).unwrap_err().to_string();
         fs::remove_dir_all(&root).unwrap();
-        let expected =
-            "services of the packages are enabled: systemctl disable nginx nginx.service";
-        assert_eq!(failure, expected);
+        let remedy = "systemctl disable nginx.service";
+        assert_eq!(failure, format!("services of the packages are enabled: {remedy}"));
     }
 
     #[test]
