@@ -7,7 +7,7 @@
 //!   target/fuzz    fuzz                                  ┘
 //! ```
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) struct Build {
 
 /// Says how much `builds` take on the disk, for a user to stop before the first of them.
 pub(crate) fn estimate(target: &Path, builds: &[Build]) -> String {
-    let needed = gigabytes(most(builds, |folder| size(&target.join(folder))));
+    let needed = gigabytes(all(builds, |folder| size(&target.join(folder))));
     let free = free(target).map_or("unknown".into(), gigabytes);
     format!("the steps build at most {needed} more in {} (free: {free})", target.display())
 }
@@ -75,6 +75,16 @@ fn most(builds: &[Build], now: impl Fn(&str) -> u64) -> u64 {
     (0..builds.len()).map(added).max().unwrap_or(0)
 }
 
+/// The bytes that `builds` add to what is there now, if each folder stays.
+fn all(builds: &[Build], now: impl Fn(&str) -> u64) -> u64 {
+    let mut folders = BTreeMap::new();
+    for build in builds {
+        let bytes = folders.entry(build.folder).or_insert(0);
+        *bytes = build.bytes.max(*bytes);
+    }
+    folders.into_iter().map(|(folder, bytes)| bytes.saturating_sub(now(folder))).sum()
+}
+
 /// The bytes that the disk of a folder has left. The folder need not exist yet.
 fn free(folder: &Path) -> Option<u64> {
     let folder = folder.ancestors().find(|folder| folder.exists())?;
@@ -120,6 +130,8 @@ mod tests {
         let nothing = |_: &str| 0;
         let builds = [build("a", 1), build("a", 5), build("b", 3), build("c", 4)];
         assert_eq!(most(&builds, nothing), 5);
+        assert_eq!(all(&builds, nothing), 12);
+        assert_eq!(all(&builds, |_| 3), 3);
         let builds = [build("a", 5), build("b", 3), build("a", 6), build("c", 2)];
         assert_eq!(most(&builds, nothing), 8);
         assert_eq!(most(&builds, |folder| if folder == "a" { 4 } else { 0 }), 4);
