@@ -15,8 +15,8 @@ use crate::failure::{At as _, Failure, Result};
 
 /// Debian's tools ask this program before they start a service. Status 101 forbids the start.
 const POLICY: &str = "usr/sbin/policy-rc.d";
-/// The folder with links to enabled services, in folders such as `multi-user.target.wants`. Debian's
-/// packages make the links without systemd, too.
+/// The folder with links to enabled services, in folders such as `multi-user.target.wants`. Debian
+/// makes the links without systemd, too.
 const ENABLED: &str = "etc/systemd/system";
 
 /// From its beginning to its end, packages start no service.
