@@ -1,5 +1,5 @@
 //! The registers of a thread inside a system call, and the assembly's functions: see
-//! `entry/assembly.rs`.
+//! `entry/x86_64/assembly.rs`.
 
 use crate::kernel::plain::Plain;
 use crate::kernel::sys::{self, Arguments};
