@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::ops::Range;
+use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -18,13 +18,30 @@ use crate::shared::{Task, Waits};
 use crate::shrink::{self, Shrunk};
 use crate::violation::Violation;
 
-/// The seeds `range` of a test. See the [crate](crate) for an example.
+/// The seeds `range` of a test, such as `0..500`. See the [crate](crate) for an example.
 ///
 /// The environment variable `DUALITY_SEED` has one seed run, and `DUALITY_SEEDS` so many.
+///
+/// # Panics
+///
+/// If the range has no seed: such a test cannot fail.
 #[must_use = "call run"]
-pub fn seeds(range: Range<u64>) -> Seeds {
+pub fn seeds(range: impl RangeBounds<u64>) -> Seeds {
+    let first = match range.start_bound() {
+        Bound::Included(&first) => Some(first),
+        Bound::Excluded(&before) => before.checked_add(1),
+        Bound::Unbounded => Some(0),
+    };
+    let last = match range.end_bound() {
+        Bound::Included(&last) => Some(last),
+        Bound::Excluded(&after) => after.checked_sub(1),
+        Bound::Unbounded => Some(u64::MAX),
+    };
+    let range = first.zip(last).filter(|(first, last)| first <= last);
+    let (first, last) = range.expect("seeds: the range has no seed, so the test cannot fail");
     Seeds {
-        range,
+        first,
+        count: (last - first).saturating_add(1),
         plan: Plan {
             seed: 0,
             faults: Faults::ALL,
@@ -39,6 +56,7 @@ pub fn seeds(range: Range<u64>) -> Seeds {
         check: Check::Twice,
         again: Arc::new(|seed| format!("DUALITY_SEED={seed}, with the same cargo test")),
         is_shrunk: true,
+        watch: None,
     }
 }
 
@@ -55,16 +73,20 @@ enum Check {
 /// The seeds of a test, and how they are run.
 #[must_use = "call run"]
 pub struct Seeds {
-    range: Range<u64>,
+    first: u64,
+    count: u64,
     plan: Plan,
     check: Check,
     again: Arc<dyn Fn(u64) -> String + Send + Sync>,
     is_shrunk: bool,
+    watch: Option<Arc<dyn Fn(u64) + Send + Sync>>,
 }
 
 impl fmt::Debug for Seeds {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Seeds").field("range", &self.range).finish_non_exhaustive()
+        let Self { first, count, .. } = self;
+        let mut shown = formatter.debug_struct("Seeds");
+        shown.field("first", first).field("count", count).finish_non_exhaustive()
     }
 }
 
@@ -165,12 +187,19 @@ impl Seeds {
         self
     }
 
+    /// Calls `watch` after each seed that passes, with the number of seeds that have passed. Seeds
+    /// run on several kernel threads, and so does `watch`.
+    pub fn watched(mut self, watch: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.watch = Some(Arc::new(watch));
+        self
+    }
+
     /// Runs `test` with each seed.
     ///
     /// # Panics
     ///
-    /// With the story of the first seed that fails. Also inside of a simulation, and if
-    /// `DUALITY_SEED` or `DUALITY_SEEDS` is no number.
+    /// With the story of the first seed that fails. Also inside of a simulation, if `DUALITY_SEED`
+    /// or `DUALITY_SEEDS` is no number, and if the latter is 0.
     pub fn run<F, T>(self, test: T) -> Tally
     where
         T: Fn(Net) -> F + Send + Sync + 'static,
@@ -193,9 +222,10 @@ impl Seeds {
         let inside = "a simulation inside another: run it from a thread that simulates nothing";
         assert!(outside::elapsed().is_none(), "{inside}");
         if let Some(seed) = number("DUALITY_SEED") {
-            self.range = seed..seed.saturating_add(1);
+            (self.first, self.count) = (seed, 1);
         } else if let Some(count) = number("DUALITY_SEEDS") {
-            self.range.end = self.range.start.saturating_add(count);
+            assert!(count > 0, "DUALITY_SEEDS: no seed is run with 0");
+            self.count = count.min((u64::MAX - self.first).saturating_add(1));
         }
         let (tally, failed) = self.run_all(&test);
         match failed {
@@ -227,24 +257,28 @@ impl Seeds {
     }
 
     fn run_all(&self, test: &Test) -> (Tally, Option<(u64, Bad)>) {
-        let next = AtomicU64::new(self.range.start);
-        let end = AtomicU64::new(self.range.end);
+        let next = AtomicU64::new(0);
+        let end = AtomicU64::new(self.count);
         let found: Mutex<(Tally, Option<(u64, Bad)>)> = Mutex::default();
         let workers = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         thread::scope(|scope| {
             for _ in 0..workers {
                 scope.spawn(|| {
                     loop {
-                        let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= end.load(Ordering::Relaxed) {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        if index >= end.load(Ordering::Relaxed) {
                             return;
                         }
+                        let seed = self.first + index;
                         let outcome = self.run_one(seed, test);
                         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                         match outcome {
-                            Ok(tally) => found.0.add(&tally),
+                            Ok(tally) => {
+                                found.0.add(&tally);
+                                self.watch.iter().for_each(|watch| watch(found.0.seeds));
+                            }
                             Err(bad) => {
-                                end.fetch_min(seed, Ordering::Relaxed);
+                                end.fetch_min(index, Ordering::Relaxed);
                                 if found.1.as_ref().is_none_or(|(other, _)| seed < *other) {
                                     found.1 = Some((seed, bad));
                                 }

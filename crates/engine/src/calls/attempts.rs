@@ -60,8 +60,8 @@ pub(crate) fn semop(frame: &mut Frame) -> isize {
     /// The kernel refuses longer lists, or a helper makes the call.
     const MOST: usize = 64;
     let mut operations = [0u16; WORDS * MOST];
-    let used = &mut operations[..WORDS * frame.rdx.min(MOST)];
-    if frame.rdx > MOST || user::read_slice(frame.rsi, used).is_err() {
+    let used = &mut operations[..WORDS * frame.argument(2).min(MOST)];
+    if frame.argument(2) > MOST || user::read_slice(frame.argument(1), used).is_err() {
         return offload(frame.number(), frame.arguments(), Interrupted::Fails);
     }
     used.chunks_exact_mut(WORDS).for_each(|operation| operation[2] |= libc::IPC_NOWAIT as u16);
@@ -76,7 +76,7 @@ pub(crate) fn message_queue(frame: &mut Frame) -> isize {
     let past = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let mut arguments = frame.arguments();
     arguments[4] = &raw const past as usize;
-    match user::read_optional::<libc::timespec>(frame.r8) {
+    match user::read_optional::<libc::timespec>(frame.argument(4)) {
         Ok(time) if time.is_none_or(|time| crate::kernel::clock::valid(&time)) => {
             try_first(frame, arguments, ETIMEDOUT, Interrupted::Restarts)
         }
@@ -87,7 +87,8 @@ pub(crate) fn message_queue(frame: &mut Frame) -> isize {
 
 /// splice(2): the flag applies to pipes alone, so the other end must be a file that does not wait.
 pub(crate) fn splice(frame: &mut Frame) -> isize {
-    if [frame.rdi, frame.rdx].into_iter().any(|number| !is_pipe_or_regular(number)) {
+    if [frame.argument(0), frame.argument(2)].into_iter().any(|number| !is_pipe_or_regular(number))
+    {
         return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
     }
     with_flag(frame, 5, libc::SPLICE_F_NONBLOCK as i32, EAGAIN, Interrupted::Restarts)
@@ -107,7 +108,7 @@ fn is_pipe_or_regular(number: usize) -> bool {
 /// fcntl(2) with `F_SETLKW` or `F_OFD_SETLKW`
 pub(crate) fn lock_file(frame: &Frame) -> isize {
     let at_once =
-        if frame.rsi as i32 == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
+        if frame.argument(1) as i32 == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
     let mut arguments = frame.arguments();
     arguments[1] = at_once as usize;
     try_first(frame, arguments, EAGAIN, Interrupted::Restarts)

@@ -97,21 +97,21 @@ fn change(
 
 /// getpriority(2). The kernel counts from 20 down.
 pub(crate) fn getpriority(frame: &mut Frame) -> isize {
-    if frame.rdi as i32 != libc::PRIO_PROCESS as i32 {
+    if frame.argument(0) as i32 != libc::PRIO_PROCESS as i32 {
         return frame.pass();
     }
-    let pass = |id| frame.with(frame.number(), [frame.rdi, id, 0, 0, 0, 0]).pass();
-    answer(frame.rsi, pass, |asked| 20 - asked.nice.unwrap_or(0) as isize)
+    let pass = |id| frame.with(frame.number(), [frame.argument(0), id, 0, 0, 0, 0]).pass();
+    answer(frame.argument(1), pass, |asked| 20 - asked.nice.unwrap_or(0) as isize)
 }
 
 /// setpriority(2)
 pub(crate) fn setpriority(frame: &mut Frame) -> isize {
-    let nice = (frame.rdx as i32).clamp(-20, 19);
-    if frame.rdi as i32 != libc::PRIO_PROCESS as i32 {
+    let nice = (frame.argument(2) as i32).clamp(-20, 19);
+    if frame.argument(0) as i32 != libc::PRIO_PROCESS as i32 {
         return set_priority_of_many(frame, nice);
     }
-    let pass = |id| (frame.number(), [frame.rdi, id, frame.rdx, 0, 0, 0]);
-    change(frame.rsi, pass, |before| {
+    let pass = |id| (frame.number(), [frame.argument(0), id, frame.argument(2), 0, 0, 0]);
+    change(frame.argument(1), pass, |before| {
         let lower = before.nice.is_some_and(|before| nice < before);
         if lower && !may_have_nice(nice) {
             return Err(sys::error(libc::EACCES));
@@ -123,11 +123,11 @@ pub(crate) fn setpriority(frame: &mut Frame) -> isize {
 /// Sets the priority of all threads of a group or of a user.
 fn set_priority_of_many(frame: &Frame, nice: i32) -> isize {
     let result = frame.pass();
-    let own = match frame.rdi as u32 {
+    let own = match frame.argument(0) as u32 {
         libc::PRIO_PGRP => sys!(SYS_getpgid, 0),
         _ => sys!(SYS_getuid),
     };
-    if !failed(result) && (frame.rsi == 0 || frame.rsi as isize == own) {
+    if !failed(result) && (frame.argument(1) == 0 || frame.argument(1) as isize == own) {
         attributes::learn_nice(&mut lock(), nice);
     }
     result
@@ -136,7 +136,7 @@ fn set_priority_of_many(frame: &Frame, nice: i32) -> isize {
 /// sched_getscheduler(2)
 pub(crate) fn sched_getscheduler(frame: &mut Frame) -> isize {
     let pass = |id| frame.with(frame.number(), [id, 0, 0, 0, 0, 0]).pass();
-    answer(frame.rdi, pass, |asked| {
+    answer(frame.argument(0), pass, |asked| {
         let policy = asked.policy;
         let reset = policy.is_some_and(|policy| policy.resets_on_fork);
         let flag = if reset { libc::SCHED_RESET_ON_FORK as isize } else { 0 };
@@ -146,24 +146,31 @@ pub(crate) fn sched_getscheduler(frame: &mut Frame) -> isize {
 
 /// sched_getparam(2)
 pub(crate) fn sched_getparam(frame: &mut Frame) -> isize {
-    let pass = |id| frame.with(frame.number(), [id, frame.rsi, 0, 0, 0, 0]).pass();
-    if frame.rsi == 0 {
+    let pass = |id| frame.with(frame.number(), [id, frame.argument(1), 0, 0, 0, 0]).pass();
+    if frame.argument(1) == 0 {
         return EINVAL;
     }
-    answer(frame.rdi, pass, |asked| {
+    answer(frame.argument(0), pass, |asked| {
         let priority = asked.policy.map_or(0, |policy| policy.priority);
-        user::write(frame.rsi, &priority).map_or_else(|fault| fault, |()| 0)
+        user::write(frame.argument(1), &priority).map_or_else(|fault| fault, |()| 0)
     })
 }
 
 /// sched_getattr(2): the kernel fills in what the worker has, and the record comes over it.
 pub(crate) fn sched_getattr(frame: &mut Frame) -> isize {
-    let pass = |id| frame.with(frame.number(), [id, frame.rsi, frame.rdx, frame.r10, 0, 0]).pass();
-    answer(frame.rdi, pass, |asked| {
+    let pass = |id| {
+        frame
+            .with(
+                frame.number(),
+                [id, frame.argument(1), frame.argument(2), frame.argument(3), 0, 0],
+            )
+            .pass()
+    };
+    answer(frame.argument(0), pass, |asked| {
         let result = pass(SELF);
         let (Some(policy), false) = (asked.policy, failed(result)) else { return result };
         let attr = policy.attr(asked.nice.filter(|_| !policy.is_realtime()).unwrap_or(0));
-        let at = |word: usize| frame.rsi + word * size_of::<u32>();
+        let at = |word: usize| frame.argument(1) + word * size_of::<u32>();
         let share = if policy.number == SCHED_DEADLINE { &attr[ATTR_SHARE..] } else { &[] };
         let written = user::write_slice(at(ATTR_SHARE), share)
             .and_then(|()| user::write(at(ATTR_POLICY), &attr[ATTR_POLICY]))
@@ -177,8 +184,11 @@ pub(crate) fn sched_getattr(frame: &mut Frame) -> isize {
 /// sched_setscheduler(2) and sched_setparam(2)
 pub(crate) fn sched_setscheduler(frame: &mut Frame) -> isize {
     let sets_policy = frame.number() == libc::SYS_sched_setscheduler;
-    let parameter = if sets_policy { frame.rdx } else { frame.rsi };
-    if parameter == 0 || (frame.rdi as i32) < 0 || (sets_policy && (frame.rsi as i32) < 0) {
+    let parameter = if sets_policy { frame.argument(2) } else { frame.argument(1) };
+    if parameter == 0
+        || (frame.argument(0) as i32) < 0
+        || (sets_policy && (frame.argument(1) as i32) < 0)
+    {
         return EINVAL;
     }
     let priority: u32 = match user::read(parameter) {
@@ -186,11 +196,11 @@ pub(crate) fn sched_setscheduler(frame: &mut Frame) -> isize {
         Err(fault) => return fault,
     };
     let flag = libc::SCHED_RESET_ON_FORK as u32;
-    let pass = |id| (frame.number(), [id, frame.rsi, frame.rdx, 0, 0, 0]);
-    change(frame.rdi, pass, |before| {
+    let pass = |id| (frame.number(), [id, frame.argument(1), frame.argument(2), 0, 0, 0]);
+    change(frame.argument(0), pass, |before| {
         let old = before.policy.ok_or(EINVAL)?;
         let (number, resets_on_fork) = match sets_policy {
-            true => (frame.rsi as u32 & !flag, frame.rsi as u32 & flag != 0),
+            true => (frame.argument(1) as u32 & !flag, frame.argument(1) as u32 & flag != 0),
             false => (old.number, old.resets_on_fork),
         };
         with_policy(before, Policy { number, priority, resets_on_fork, share: [0; 3] }, None)
@@ -200,15 +210,15 @@ pub(crate) fn sched_setscheduler(frame: &mut Frame) -> isize {
 /// sched_setattr(2)
 pub(crate) fn sched_setattr(frame: &mut Frame) -> isize {
     const MOST_BYTES: u32 = 56;
-    if frame.rsi == 0 || (frame.rdi as i32) < 0 || frame.rdx != 0 {
+    if frame.argument(1) == 0 || (frame.argument(0) as i32) < 0 || frame.argument(2) != 0 {
         return EINVAL;
     }
-    let attr: [u32; ATTR_WORDS] = match user::read(frame.rsi) {
+    let attr: [u32; ATTR_WORDS] = match user::read(frame.argument(1)) {
         Ok(attr) => attr,
         Err(fault) => return fault,
     };
-    let pass = |id| (frame.number(), [id, frame.rsi, frame.rdx, 0, 0, 0]);
-    change(frame.rdi, pass, |before| {
+    let pass = |id| (frame.number(), [id, frame.argument(1), frame.argument(2), 0, 0, 0]);
+    change(frame.argument(0), pass, |before| {
         let flags = attr[ATTR_FLAGS];
         if attr[0] != 0 && !(size_of_val(&attr) as u32..=MOST_BYTES).contains(&attr[0]) {
             return Err(sys::error(libc::E2BIG));
@@ -246,28 +256,28 @@ fn with_policy(before: Attributes, policy: Policy, nice: Option<i32>) -> Result<
 
 /// ioprio_get(2)
 pub(crate) fn ioprio_get(frame: &mut Frame) -> isize {
-    if frame.rdi as i32 as usize != WHO_PROCESS {
+    if frame.argument(0) as i32 as usize != WHO_PROCESS {
         return frame.pass();
     }
-    let pass = |id| frame.with(frame.number(), [frame.rdi, id, 0, 0, 0, 0]).pass();
-    answer(frame.rsi, pass, |asked| asked.io.unwrap_or(0) as isize)
+    let pass = |id| frame.with(frame.number(), [frame.argument(0), id, 0, 0, 0, 0]).pass();
+    answer(frame.argument(1), pass, |asked| asked.io.unwrap_or(0) as isize)
 }
 
 /// ioprio_set(2)
 pub(crate) fn ioprio_set(frame: &mut Frame) -> isize {
-    if frame.rdi as i32 as usize != WHO_PROCESS {
+    if frame.argument(0) as i32 as usize != WHO_PROCESS {
         return frame.pass();
     }
-    let pass = |id| (frame.number(), [frame.rdi, id, frame.rdx, 0, 0, 0]);
-    change(frame.rsi, pass, |before| {
+    let pass = |id| (frame.number(), [frame.argument(0), id, frame.argument(2), 0, 0, 0]);
+    change(frame.argument(1), pass, |before| {
         // The kernel says whether the value is right, and the worker gets its own value back.
         let own = sys!(SYS_ioprio_get, WHO_PROCESS, SELF);
-        let tried = sys!(SYS_ioprio_set, WHO_PROCESS, SELF, frame.rdx);
+        let tried = sys!(SYS_ioprio_set, WHO_PROCESS, SELF, frame.argument(2));
         if failed(tried) {
             return Err(tried);
         }
         sys!(SYS_ioprio_set, WHO_PROCESS, SELF, own);
-        Ok(Attributes { io: Some(frame.rdx as i32), ..before })
+        Ok(Attributes { io: Some(frame.argument(2) as i32), ..before })
     })
 }
 
@@ -278,11 +288,11 @@ pub(crate) fn timer_slack(frame: &Frame) -> isize {
 
 /// prctl(2) with `PR_SET_TIMERSLACK`
 pub(crate) fn set_timer_slack(frame: &Frame) -> isize {
-    let pass = |_| (frame.number(), [frame.rdi, frame.rsi, 0, 0, 0, 0]);
+    let pass = |_| (frame.number(), [frame.argument(0), frame.argument(1), 0, 0, 0, 0]);
     change(SELF, pass, |before| {
         /// Zero asks for the value that the thread began with, mostly the kernel's own.
         const DEFAULT: Option<usize> = Some(50_000);
-        let slack = if frame.rsi == 0 { DEFAULT } else { Some(frame.rsi) };
+        let slack = if frame.argument(1) == 0 { DEFAULT } else { Some(frame.argument(1)) };
         Ok(Attributes { slack, ..before })
     })
 }

@@ -12,26 +12,33 @@ use crate::workers::helpers::{Interrupted, offload};
 
 /// wait4(2)
 pub(crate) fn wait4(frame: &mut Frame) -> isize {
-    if frame.rdx as i32 & libc::WNOHANG != 0 {
+    if frame.argument(2) as i32 & libc::WNOHANG != 0 {
         return frame.pass();
     }
     let now = frame.with(
         frame.number(),
-        [frame.rdi, frame.rsi, frame.rdx | libc::WNOHANG as usize, frame.r10, 0, 0],
+        [
+            frame.argument(0),
+            frame.argument(1),
+            frame.argument(2) | libc::WNOHANG as usize,
+            frame.argument(3),
+            0,
+            0,
+        ],
     );
     loop {
         let result = now.pass();
         if result != 0 {
             return result;
         }
-        let process = frame.rdi as i32;
+        let process = frame.argument(0) as i32;
         let which = match process {
             1.. => (libc::P_PID, process),
             0 => (libc::P_PGID, 0),
             -1 => (libc::P_ALL, 0),
             _ => (libc::P_PGID, -process),
         };
-        let waited = wait_for_child(which.0, which.1, frame.rdx as i32);
+        let waited = wait_for_child(which.0, which.1, frame.argument(2) as i32);
         if failed(waited) {
             // As in the kernel, the child counts if its end has sent the signal.
             return match now.pass() {
@@ -44,8 +51,8 @@ pub(crate) fn wait4(frame: &mut Frame) -> isize {
 
 /// waitid(2)
 pub(crate) fn waitid(frame: &mut Frame) -> isize {
-    if frame.r10 as i32 & libc::WNOHANG != 0 || frame.rdi as u32 == libc::P_PIDFD {
-        let blocks = frame.r10 as i32 & libc::WNOHANG == 0;
+    if frame.argument(3) as i32 & libc::WNOHANG != 0 || frame.argument(0) as u32 == libc::P_PIDFD {
+        let blocks = frame.argument(3) as i32 & libc::WNOHANG == 0;
         return if blocks {
             offload(frame.number(), frame.arguments(), Interrupted::Restarts)
         } else {
@@ -55,11 +62,18 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
     let mut info: libc::siginfo_t = zeroed();
     let mut interrupted = None;
     loop {
-        let options = frame.r10 | libc::WNOHANG as usize;
-        let result = sys!(SYS_waitid, frame.rdi, frame.rsi, &mut info, options, frame.r8);
+        let options = frame.argument(3) | libc::WNOHANG as usize;
+        let result = sys!(
+            SYS_waitid,
+            frame.argument(0),
+            frame.argument(1),
+            &mut info,
+            options,
+            frame.argument(4)
+        );
         // SAFETY: the kernel wrote the fields of a child's signal, or left zeros.
         if failed(result) || unsafe { info.si_pid() } != 0 {
-            return match user::write_optional(frame.rdx, &info) {
+            return match user::write_optional(frame.argument(2), &info) {
                 Err(fault) if !failed(result) => fault,
                 _ => result,
             };
@@ -67,7 +81,11 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
         if let Some(result) = interrupted {
             return result;
         }
-        let waited = wait_for_child(frame.rdi as u32, frame.rsi as i32, frame.r10 as i32);
+        let waited = wait_for_child(
+            frame.argument(0) as u32,
+            frame.argument(1) as i32,
+            frame.argument(3) as i32,
+        );
         interrupted = failed(waited).then(|| interruption(waited));
     }
 }

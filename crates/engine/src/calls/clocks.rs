@@ -11,16 +11,16 @@ use crate::schedule::worker::current;
 
 /// clock_gettime(2)
 pub(crate) fn clock_gettime(frame: &mut Frame) -> isize {
-    let Some(thread) = thread_of_clock(frame.rdi as i32) else { return frame.pass() };
+    let Some(thread) = thread_of_clock(frame.argument(0) as i32) else { return frame.pass() };
     let time = timespec(processor_time::of(&mut lock(), thread));
-    user::write(frame.rsi, &time).map_or_else(|fault| fault, |()| 0)
+    user::write(frame.argument(1), &time).map_or_else(|fault| fault, |()| 0)
 }
 
 /// clock_getres(2): the clocks of all threads have one resolution.
 pub(crate) fn clock_getres(frame: &mut Frame) -> isize {
     let mut own = *frame;
-    if thread_of_clock(frame.rdi as i32).is_some() {
-        own.rdi = libc::CLOCK_THREAD_CPUTIME_ID as usize;
+    if thread_of_clock(frame.argument(0) as i32).is_some() {
+        own.set_argument(0, libc::CLOCK_THREAD_CPUTIME_ID as usize);
     }
     own.pass()
 }
@@ -52,11 +52,11 @@ fn thread_of_clock(clock: i32) -> Option<ThreadRef> {
 /// getrusage(2): the kernel counts the times of the worker.
 pub(crate) fn getrusage(frame: &mut Frame) -> isize {
     let result = frame.pass();
-    if frame.rdi as i32 != libc::RUSAGE_THREAD || failed(result) {
+    if frame.argument(0) as i32 != libc::RUSAGE_THREAD || failed(result) {
         return result;
     }
     let own = processor_time::of(&mut lock(), current());
-    share(frame.rsi, own).map_or_else(|fault| fault, |()| 0)
+    share(frame.argument(1), own).map_or_else(|fault| fault, |()| 0)
 }
 
 /// Gives the user time and the system time of a `struct rusage` the sum `own`, in their ratio.

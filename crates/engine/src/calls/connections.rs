@@ -15,7 +15,7 @@ use crate::workers::pump::count_call;
 
 /// accept(2) and accept4(2)
 pub(crate) fn accept(frame: &mut Frame) -> isize {
-    let number = frame.rdi;
+    let number = frame.argument(0);
     let Some(descriptor) = registry::get(number) else { return frame.pass() };
     let kind = descriptor.kind(number);
     let waits = matches!(kind, Kind::Stream | Kind::Message) && !descriptor.is_nonblocking(number);
@@ -34,8 +34,8 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
         }
     };
     if result >= 0 {
-        let nonblocking =
-            frame.number() == libc::SYS_accept4 && frame.r10 as i32 & libc::SOCK_NONBLOCK != 0;
+        let nonblocking = frame.number() == libc::SYS_accept4
+            && frame.argument(3) as i32 & libc::SOCK_NONBLOCK != 0;
         registry::opened(result, kind, nonblocking);
     }
     result
@@ -46,7 +46,7 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
 /// kernel, and the kernel wakes one waiter. One thread of a process at a time has a helper, and the
 /// other threads stand in line.
 fn accept_among_processes(frame: &Frame, descriptor: &'static Descriptor) -> isize {
-    let (number, direction) = (frame.rdi, Direction::Read);
+    let (number, direction) = (frame.argument(0), Direction::Read);
     if !listens(number) {
         return attempt(frame);
     }
@@ -93,7 +93,7 @@ fn wait_for(
     direction: Direction,
     call: impl Fn() -> isize,
 ) -> isize {
-    let number = frame.rdi;
+    let number = frame.argument(0);
     let deadline = descriptor.socket_deadline(number, direction);
     let mut over = None;
     loop {
@@ -160,12 +160,12 @@ fn with_flag(number: usize, call: impl FnOnce() -> isize) -> isize {
 
 /// connect(2)
 pub(crate) fn connect(frame: &mut Frame) -> isize {
-    let number = frame.rdi;
+    let number = frame.argument(0);
     let Some(descriptor) = registry::get(number) else { return frame.pass() };
     if descriptor.kind(number) != Kind::Stream || descriptor.is_nonblocking(number) {
         return frame.pass();
     }
-    let family = user::read::<u16>(frame.rsi).unwrap_or(0);
+    let family = user::read::<u16>(frame.argument(1)).unwrap_or(0);
     if i32::from(family) == libc::AF_UNIX || descriptor.has(facts::SHARED) {
         return connect_local(frame, descriptor);
     }
@@ -185,7 +185,7 @@ pub(crate) fn connect(frame: &mut Frame) -> isize {
 /// A local socket's connect waits only for room in the backlog.
 fn connect_local(frame: &Frame, descriptor: &Descriptor) -> isize {
     if !descriptor.has(facts::SHARED) {
-        let result = with_nonblocking(descriptor, frame.rdi, || frame.pass());
+        let result = with_nonblocking(descriptor, frame.argument(0), || frame.pass());
         if result != EAGAIN {
             return result;
         }
@@ -195,7 +195,7 @@ fn connect_local(frame: &Frame, descriptor: &Descriptor) -> isize {
 
 /// sendfile(2): the socket's side may block.
 pub(crate) fn sendfile(frame: &mut Frame) -> isize {
-    let number = frame.rdi;
+    let number = frame.argument(0);
     let Some(descriptor) = registry::get(number) else { return frame.pass() };
     if descriptor.kind(number) == Kind::Direct || descriptor.is_nonblocking(number) {
         return attempt(frame);
@@ -205,8 +205,17 @@ pub(crate) fn sendfile(frame: &mut Frame) -> isize {
     }
     let mut done = done_before();
     loop {
-        let rest =
-            frame.with(frame.number(), [frame.rdi, frame.rsi, frame.rdx, frame.r10 - done, 0, 0]);
+        let rest = frame.with(
+            frame.number(),
+            [
+                frame.argument(0),
+                frame.argument(1),
+                frame.argument(2),
+                frame.argument(3) - done,
+                0,
+                0,
+            ],
+        );
         let call = || with_nonblocking(descriptor, number, || rest.pass());
         let result = wait_for(&rest, descriptor, Direction::Write, call);
         if result == SUSPENDED {
@@ -219,7 +228,7 @@ pub(crate) fn sendfile(frame: &mut Frame) -> isize {
             return if done > 0 { done as isize } else { result };
         }
         done += result as usize;
-        if done >= frame.r10 {
+        if done >= frame.argument(3) {
             return done as isize;
         }
     }

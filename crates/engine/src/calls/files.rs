@@ -33,7 +33,7 @@ pub(crate) fn socket(frame: &mut Frame) -> isize {
 pub(crate) fn socketpair(frame: &mut Frame) -> isize {
     let result = frame.pass();
     if result == 0
-        && let Ok(pair) = user::read::<[i32; 2]>(frame.r10)
+        && let Ok(pair) = user::read::<[i32; 2]>(frame.argument(3))
     {
         for number in pair {
             registry::opened(number as isize, kind_of(frame), is_nonblocking(frame));
@@ -43,20 +43,20 @@ pub(crate) fn socketpair(frame: &mut Frame) -> isize {
 }
 
 fn kind_of(frame: &Frame) -> Kind {
-    if frame.rsi as i32 & 0xf == libc::SOCK_STREAM { Kind::Stream } else { Kind::Message }
+    if frame.argument(1) as i32 & 0xf == libc::SOCK_STREAM { Kind::Stream } else { Kind::Message }
 }
 
 fn is_nonblocking(frame: &Frame) -> bool {
-    frame.rsi as i32 & libc::SOCK_NONBLOCK != 0
+    frame.argument(1) as i32 & libc::SOCK_NONBLOCK != 0
 }
 
 /// pipe(2) and pipe2(2)
 pub(crate) fn pipe(frame: &mut Frame) -> isize {
     let result = frame.pass();
     if result == 0
-        && let Ok(pair) = user::read::<[i32; 2]>(frame.rdi)
+        && let Ok(pair) = user::read::<[i32; 2]>(frame.argument(0))
     {
-        let flags = if frame.number() == libc::SYS_pipe2 { frame.rsi as i32 } else { 0 };
+        let flags = if frame.number() == libc::SYS_pipe2 { frame.argument(1) as i32 } else { 0 };
         for number in pair {
             registry::opened(number as isize, Kind::Pipe, flags & libc::O_NONBLOCK != 0);
         }
@@ -76,20 +76,18 @@ pub(crate) fn opens(frame: &mut Frame) -> isize {
 /// open(2), openat(2), creat(2). Opening a FIFO waits for the other end, and `/proc` does not list
 /// our threads.
 pub(crate) fn open(frame: &mut Frame) -> isize {
-    type Argument = fn(&mut Frame) -> &mut usize;
-    let (path_at, flags, argument): (_, _, Argument) = match frame.number() {
-        libc::SYS_openat => (frame.rsi, frame.rdx as i32, |frame| &mut frame.rdx),
-        _ => (frame.rdi, frame.rsi as i32, |frame| &mut frame.rsi),
-    };
+    // The arguments that are the path, and the flags.
+    let (path_at, flags_at) = if frame.number() == libc::SYS_openat { (1, 2) } else { (0, 1) };
+    let flags = frame.argument(flags_at) as i32;
     let mut buffer = [0; 64];
-    let path = user::read_text(path_at, &mut buffer).unwrap_or(b"");
+    let path = user::read_text(frame.argument(path_at), &mut buffer).unwrap_or(b"");
     if let Some((id, rest)) = task_path(path) {
         return open_task(id, rest, flags);
     }
     if task_folder::is_own_stat(path) && !current().is(&MAIN) {
         return task_folder::open_stat_of_process();
     }
-    let result = open_any(frame, flags, argument);
+    let result = open_any(frame, flags_at);
     if !failed(result) {
         registry::renewed(result);
         task_folder::opened(path, result);
@@ -164,22 +162,23 @@ fn open_name(id: i32) -> isize {
 /// A write to a descriptor that names a thread.
 pub(crate) fn write_name(frame: &Frame, descriptor: &Descriptor) -> isize {
     let mut name = [0; 16];
-    let length = frame.rdx.min(15);
-    if let Err(fault) = user::read_slice(frame.rsi, &mut name[..length]) {
+    let length = frame.argument(2).min(15);
+    if let Err(fault) = user::read_slice(frame.argument(1), &mut name[..length]) {
         return fault;
     }
     let mut locked = lock();
     match thread::find(&mut locked, descriptor.named.get()) {
         Some(thread) => {
             thread.name.set(locked.held(), name);
-            frame.rdx as isize
+            frame.argument(2) as isize
         }
         None => sys::ESRCH,
     }
 }
 
 /// Opens a file of any kind without waiting. A helper waits for the other end of a FIFO.
-fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -> isize {
+fn open_any(frame: &Frame, flags_at: usize) -> isize {
+    let flags = frame.argument(flags_at) as i32;
     if in_place::suits(frame.number()) {
         return in_place::call(frame.number(), frame.arguments());
     }
@@ -190,7 +189,7 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
         return frame.pass();
     }
     let mut at_once = *frame;
-    *argument(&mut at_once) |= libc::O_NONBLOCK as usize;
+    at_once.set_argument(flags_at, (flags | libc::O_NONBLOCK) as usize);
     let opened = at_once.pass();
     if opened == sys::error(libc::ENXIO) || opened == sys::EAGAIN {
         // The writing end of a FIFO without a reader, or a file with a lease.
@@ -261,23 +260,23 @@ fn has_writer(reader: usize) -> bool {
 
 /// close(2)
 pub(crate) fn close(frame: &mut Frame) -> isize {
-    if registry::is_ours(frame.rdi) {
+    if registry::is_ours(frame.argument(0)) {
         return EBADF;
     }
-    closed::for_waiters(frame.rdi as i32 as usize);
-    registry::renewed(frame.rdi as i32 as isize);
+    closed::for_waiters(frame.argument(0) as i32 as usize);
+    registry::renewed(frame.argument(0) as i32 as isize);
     let result = frame.pass();
-    registry::gone(frame.rdi as i32 as usize);
+    registry::gone(frame.argument(0) as i32 as usize);
     result
 }
 
 /// close_range(2), around the engine's own descriptors.
 pub(crate) fn close_range(frame: &mut Frame) -> isize {
-    let (first, last) = (frame.rdi as u32 as usize, frame.rsi as u32 as usize);
+    let (first, last) = (frame.argument(0) as u32 as usize, frame.argument(1) as u32 as usize);
     if first > last {
         return EINVAL;
     }
-    let closes = frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0;
+    let closes = frame.argument(2) as u32 & libc::CLOSE_RANGE_CLOEXEC == 0;
     let mut ours = if closes { closing_range(first, last) } else { closed::numbers() };
     ours.extend(engine_files::protected().map(|number| number as usize));
     ours.sort_unstable();
@@ -286,19 +285,19 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     for &own in &ours {
         if (from..=last).contains(&own) {
             if own > from {
-                result = sys!(SYS_close_range, from, own - 1, frame.rdx);
+                result = sys!(SYS_close_range, from, own - 1, frame.argument(2));
             }
             from = own + 1;
         }
     }
     if from <= last {
-        result = sys!(SYS_close_range, from, last, frame.rdx);
+        result = sys!(SYS_close_range, from, last, frame.argument(2));
     }
     if closes {
         let end = last.min(registry::highest());
         (first..=end).filter(|number| !ours.contains(number)).for_each(registry::gone);
     }
-    if frame.rdx as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
+    if frame.argument(2) as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
         helpers::retire();
     }
     result
@@ -309,34 +308,34 @@ pub(crate) fn dup(frame: &mut Frame) -> isize {
     if frame.number() == libc::SYS_dup {
         let result = frame.pass();
         if !failed(result) {
-            registry::duplicated(frame.rdi, result);
+            registry::duplicated(frame.argument(0), result);
         }
         return result;
     }
-    if registry::is_ours(frame.rsi) {
+    if registry::is_ours(frame.argument(1)) {
         return EBADF;
     }
-    if frame.rdi as i32 == frame.rsi as i32 {
+    if frame.argument(0) as i32 == frame.argument(1) as i32 {
         return frame.pass();
     }
     // If the call fails, the waiters for the number go on with the same file.
-    closed::for_waiters(frame.rsi as i32 as usize);
-    registry::renewed(frame.rsi as i32 as isize);
+    closed::for_waiters(frame.argument(1) as i32 as usize);
+    registry::renewed(frame.argument(1) as i32 as isize);
     let result = frame.pass();
     if !failed(result) {
-        registry::replaced(frame.rdi, result);
+        registry::replaced(frame.argument(0), result);
     }
     result
 }
 
 /// fcntl(2)
 pub(crate) fn fcntl(frame: &mut Frame) -> isize {
-    let command = frame.rsi as i32;
+    let command = frame.argument(1) as i32;
     if matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW) {
         return attempts::lock_file(frame);
     }
     let flags = matches!(command, libc::F_GETFL | libc::F_SETFL);
-    let result = match registry::get(frame.rdi) {
+    let result = match registry::get(frame.argument(0)) {
         Some(descriptor) if flags => descriptor.alone(|| frame.pass()),
         _ => frame.pass(),
     };
@@ -345,12 +344,12 @@ pub(crate) fn fcntl(frame: &mut Frame) -> isize {
     }
     match command {
         libc::F_SETFL => {
-            if let Some(descriptor) = registry::get(frame.rdi) {
-                descriptor.kind(frame.rdi);
-                descriptor.set_mode(frame.rdx as i32 & libc::O_NONBLOCK != 0);
+            if let Some(descriptor) = registry::get(frame.argument(0)) {
+                descriptor.kind(frame.argument(0));
+                descriptor.set_mode(frame.argument(2) as i32 & libc::O_NONBLOCK != 0);
             }
         }
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => registry::duplicated(frame.rdi, result),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => registry::duplicated(frame.argument(0), result),
         _ => {}
     }
     result
@@ -359,10 +358,10 @@ pub(crate) fn fcntl(frame: &mut Frame) -> isize {
 /// setsockopt(2): the socket may have other timeouts now.
 pub(crate) fn setsockopt(frame: &mut Frame) -> isize {
     let result = frame.pass();
-    let timeout = matches!(frame.rdx as i32, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO);
-    if frame.rsi as i32 == libc::SOL_SOCKET
+    let timeout = matches!(frame.argument(2) as i32, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO);
+    if frame.argument(1) as i32 == libc::SOL_SOCKET
         && timeout
-        && let Some(descriptor) = registry::get(frame.rdi)
+        && let Some(descriptor) = registry::get(frame.argument(0))
     {
         descriptor.clear(facts::TIMEOUTS_KNOWN);
     }
@@ -385,11 +384,13 @@ fn closing_range(first: usize, last: usize) -> Vec<usize> {
 
 /// flock(2)
 pub(crate) fn flock(frame: &mut Frame) -> isize {
-    if frame.rsi as i32 & libc::LOCK_NB != 0 {
+    if frame.argument(1) as i32 & libc::LOCK_NB != 0 {
         return frame.pass();
     }
-    let now =
-        frame.with(frame.number(), [frame.rdi, frame.rsi | libc::LOCK_NB as usize, 0, 0, 0, 0]);
+    let now = frame.with(
+        frame.number(),
+        [frame.argument(0), frame.argument(1) | libc::LOCK_NB as usize, 0, 0, 0, 0],
+    );
     match now.pass() {
         EAGAIN => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
         result => result,

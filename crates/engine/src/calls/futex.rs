@@ -91,29 +91,32 @@ pub(crate) fn wait_in_kernel(frame: &mut Frame) -> isize {
 
 /// The call.
 pub(crate) fn futex(frame: &mut Frame) -> isize {
-    let operation = frame.rsi as i32;
+    let operation = frame.argument(1) as i32;
     let command = operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
     let inherits =
         matches!(command, FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI | FUTEX_UNLOCK_PI);
-    let is_shared =
-        operation & FUTEX_PRIVATE_FLAG == 0 && shared_memory::contains(&mut lock(), frame.rdi);
+    let is_shared = operation & FUTEX_PRIVATE_FLAG == 0
+        && shared_memory::contains(&mut lock(), frame.argument(0));
     if is_shared && !inherits {
         return shared(frame, command);
     }
-    if !frame.rdi.is_multiple_of(4) {
+    if !frame.argument(0).is_multiple_of(4) {
         return EINVAL;
     }
     if operation & FUTEX_PRIVATE_FLAG == 0 && !is_there(frame, command) {
         return EFAULT;
     }
-    let key = key_of(frame.rdi, operation);
+    let key = key_of(frame.argument(0), operation);
     let result = match command {
         FUTEX_WAIT | FUTEX_WAIT_BITSET => wait(frame, operation, command),
-        FUTEX_WAKE => Ok(wake_at(&mut lock(), key, (frame.rdx as i32).max(1), ANY)),
-        FUTEX_WAKE_BITSET if frame.r9 as u32 == 0 => Err(EINVAL),
-        FUTEX_WAKE_BITSET => {
-            Ok(wake_at(&mut lock(), key, (frame.rdx as i32).max(1), frame.r9 as u32))
-        }
+        FUTEX_WAKE => Ok(wake_at(&mut lock(), key, (frame.argument(2) as i32).max(1), ANY)),
+        FUTEX_WAKE_BITSET if frame.argument(5) as u32 == 0 => Err(EINVAL),
+        FUTEX_WAKE_BITSET => Ok(wake_at(
+            &mut lock(),
+            key,
+            (frame.argument(2) as i32).max(1),
+            frame.argument(5) as u32,
+        )),
         FUTEX_REQUEUE | FUTEX_CMP_REQUEUE => requeue(frame, operation, command),
         FUTEX_WAKE_OP => wake_operation(frame, operation),
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI => {
@@ -129,13 +132,14 @@ pub(crate) fn futex(frame: &mut Frame) -> isize {
 /// they are private.
 fn is_there(frame: &Frame, command: i32) -> bool {
     let two = matches!(command, FUTEX_REQUEUE | FUTEX_CMP_REQUEUE | FUTEX_WAKE_OP);
-    user::load_word(frame.rdi).is_ok() && (!two || user::load_word(frame.r8).is_ok())
+    user::load_word(frame.argument(0)).is_ok()
+        && (!two || user::load_word(frame.argument(4)).is_ok())
 }
 
 fn shared(frame: &Frame, command: i32) -> isize {
     match command {
         FUTEX_WAIT | FUTEX_WAIT_BITSET => {
-            let timed = frame.r10 != 0;
+            let timed = frame.argument(3) != 0;
             let interrupted = if timed { Interrupted::Fails } else { Interrupted::Restarts };
             offload(frame.number(), frame.arguments(), interrupted)
         }
@@ -144,7 +148,9 @@ fn shared(frame: &Frame, command: i32) -> isize {
 }
 
 fn deadline(frame: &Frame, operation: i32, command: i32) -> Result<Nanoseconds, isize> {
-    let Some(time) = user::read_optional::<libc::timespec>(frame.r10)? else { return Ok(NEVER) };
+    let Some(time) = user::read_optional::<libc::timespec>(frame.argument(3))? else {
+        return Ok(NEVER);
+    };
     if !clock::valid(&time) {
         return Err(EINVAL);
     }
@@ -157,14 +163,14 @@ fn deadline(frame: &Frame, operation: i32, command: i32) -> Result<Nanoseconds, 
 }
 
 fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
-    let word = frame.rdi;
-    let bits = if command == FUTEX_WAIT { ANY } else { frame.r9 as u32 };
+    let word = frame.argument(0);
+    let bits = if command == FUTEX_WAIT { ANY } else { frame.argument(5) as u32 };
     if bits == 0 {
         return Err(EINVAL);
     }
     let deadline = deadline(frame, operation, command)?;
     let mut locked = lock();
-    if user::load_word(word)? != frame.rdx as u32 {
+    if user::load_word(word)? != frame.argument(2) as u32 {
         return Err(EAGAIN);
     }
     let thread = current();
@@ -186,13 +192,15 @@ fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
 
 fn requeue(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
     let mut locked = lock();
-    if command == FUTEX_CMP_REQUEUE && user::load_word(frame.rdi)? != frame.r9 as u32 {
+    if command == FUTEX_CMP_REQUEUE
+        && user::load_word(frame.argument(0))? != frame.argument(5) as u32
+    {
         return Err(EAGAIN);
     }
-    let [from, to] = [frame.rdi, frame.r8].map(|word| key_of(word, operation));
-    let woken = wake_at(&mut locked, from, frame.rdx as i32, ANY);
+    let [from, to] = [frame.argument(0), frame.argument(4)].map(|word| key_of(word, operation));
+    let woken = wake_at(&mut locked, from, frame.argument(2) as i32, ANY);
     let mut moved = 0;
-    let most = frame.r10 as i32 as isize;
+    let most = frame.argument(3) as i32 as isize;
     let mut next = first_at(&mut locked, from);
     while let Some(thread) = next {
         if moved >= most {
@@ -210,7 +218,7 @@ fn requeue(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> 
 /// `FUTEX_WAKE_OP`: changes a second word and wakes waiters at the first. Also wakes waiters at the
 /// second word if its old value asks for that.
 fn wake_operation(frame: &Frame, flags: i32) -> Result<isize, isize> {
-    let encoded = frame.r9 as u32;
+    let encoded = frame.argument(5) as u32;
     let signed = |shift: u32| ((encoded << (20 - shift)) as i32) >> 20;
     let mut operand = signed(12) as u32;
     let compared = signed(0);
@@ -222,7 +230,7 @@ fn wake_operation(frame: &Frame, flags: i32) -> Result<isize, isize> {
         return Err(ENOSYS);
     }
     let mut locked = lock();
-    let old = user::update_word(frame.r8, |word| match operation {
+    let old = user::update_word(frame.argument(4), |word| match operation {
         0 => operand,
         1 => word.wrapping_add(operand),
         2 => word | operand,
@@ -238,10 +246,10 @@ fn wake_operation(frame: &Frame, flags: i32) -> Result<isize, isize> {
         5 => old >= compared,
         _ => return Err(ENOSYS),
     };
-    let [first, second] = [frame.rdi, frame.r8].map(|word| key_of(word, flags));
-    let mut woken = wake_at(&mut locked, first, frame.rdx as i32, ANY);
+    let [first, second] = [frame.argument(0), frame.argument(4)].map(|word| key_of(word, flags));
+    let mut woken = wake_at(&mut locked, first, frame.argument(2) as i32, ANY);
     if holds {
-        woken += wake_at(&mut locked, second, frame.r10 as i32, ANY);
+        woken += wake_at(&mut locked, second, frame.argument(3) as i32, ANY);
     }
     Ok(woken)
 }
@@ -254,7 +262,7 @@ fn wake_operation(frame: &Frame, flags: i32) -> Result<isize, isize> {
 fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<isize, isize> {
     /// Nanoseconds between two looks.
     const LOOKS: Nanoseconds = 1_000_000;
-    let key = frame.rdi;
+    let key = frame.argument(0);
     let deadline =
         if command == FUTEX_TRYLOCK_PI { NEVER } else { deadline(frame, operation, command)? };
     let thread = current();
@@ -312,7 +320,7 @@ fn may_live(id: i32) -> bool {
 
 /// Gives a lock with priority inheritance to its first waiter.
 fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
-    let key = frame.rdi;
+    let key = frame.argument(0);
     let mut locked = lock();
     if user::load_word(key)? & FUTEX_TID_MASK != current().id.get() as u32 {
         return Err(error(libc::EPERM));

@@ -37,7 +37,7 @@ pub(crate) fn mmap(frame: &mut Frame) -> isize {
         shared_memory::add(mapped.clone());
     }
     if protection & libc::PROT_EXEC != 0 && flags & libc::MAP_ANONYMOUS == 0 {
-        patching::patch_mapped(frame.r8 as i32, mapped, frame.r9 as u64);
+        patching::patch_mapped(frame.argument(4) as i32, mapped, frame.argument(5) as u64);
     }
     result
 }
@@ -50,9 +50,9 @@ fn is_stack(flags: i32) -> bool {
 /// mremap(2)
 pub(crate) fn mremap(frame: &mut Frame) -> isize {
     let result = frame.pass();
-    if !failed(result) && shared_memory::contains(&mut lock(), frame.rdi) {
-        shared_memory::forget(&pages(frame.rdi, frame.rsi));
-        shared_memory::add(pages(result as usize, frame.rdx));
+    if !failed(result) && shared_memory::contains(&mut lock(), frame.argument(0)) {
+        shared_memory::forget(&pages(frame.argument(0), frame.argument(1)));
+        shared_memory::add(pages(result as usize, frame.argument(2)));
     }
     result
 }
@@ -62,7 +62,7 @@ pub(crate) fn shmat(frame: &mut Frame) -> isize {
     let result = frame.pass();
     if !failed(result) {
         let mut status: libc::shmid_ds = zeroed();
-        sys!(SYS_shmctl, frame.rdi, libc::IPC_STAT, &mut status);
+        sys!(SYS_shmctl, frame.argument(0), libc::IPC_STAT, &mut status);
         shared_memory::add(pages(result as usize, status.shm_segsz));
     }
     result
@@ -80,7 +80,7 @@ pub(crate) fn mprotect(frame: &mut Frame) -> isize {
 
 /// munmap(2)
 pub(crate) fn munmap(frame: &mut Frame) -> isize {
-    let (address, length) = (frame.rdi, frame.rsi);
+    let (address, length) = (frame.argument(0), frame.argument(1));
     if stacks::give_back(address, length) {
         return 0;
     }
@@ -94,7 +94,7 @@ pub(crate) fn munmap(frame: &mut Frame) -> isize {
 /// madvise(2): a thread that ends gives back its stack, which the next one would have to fault in
 /// again.
 pub(crate) fn madvise(frame: &mut Frame) -> isize {
-    if frame.rdx as i32 == libc::MADV_DONTNEED && stacks::contains(frame.rdi) {
+    if frame.argument(2) as i32 == libc::MADV_DONTNEED && stacks::contains(frame.argument(0)) {
         return 0;
     }
     frame.pass()

@@ -21,7 +21,7 @@ pub(crate) fn change(frame: &mut Frame) -> isize {
     if is_alone {
         helpers::end(&mut locked);
         more_workers::end_others(&mut locked);
-    } else if frame.number() == libc::SYS_unshare && frame.rdi as i32 & OF_ONE_THREAD != 0 {
+    } else if frame.number() == libc::SYS_unshare && frame.argument(0) as i32 & OF_ONE_THREAD != 0 {
         return EINVAL;
     }
     drop(locked);
@@ -44,7 +44,7 @@ pub(crate) fn keyctl(frame: &mut Frame) -> isize {
     const JOIN_SESSION_KEYRING: i32 = 1;
     const SET_REQKEY_KEYRING: i32 = 14;
     const ASSUME_AUTHORITY: i32 = 16;
-    match frame.rdi as i32 {
+    match frame.argument(0) as i32 {
         JOIN_SESSION_KEYRING | SET_REQKEY_KEYRING | ASSUME_AUTHORITY => change(frame),
         _ => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
     }

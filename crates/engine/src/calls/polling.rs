@@ -60,22 +60,27 @@ pub(crate) const MOST: usize = 1 << 20;
 
 /// poll(2)
 pub(crate) fn poll(frame: &mut Frame) -> isize {
-    wait_for_list(frame.rdi, frame.rsi as u32 as usize, Limit::milliseconds(frame.rdx as i32), None)
+    wait_for_list(
+        frame.argument(0),
+        frame.argument(1) as u32 as usize,
+        Limit::milliseconds(frame.argument(2) as i32),
+        None,
+    )
 }
 
 /// ppoll(2)
 pub(crate) fn ppoll(frame: &mut Frame) -> isize {
     let parse = || -> Result<_, isize> {
-        let limit = Limit::of(user::read_optional(frame.rdx)?)?;
-        Ok((limit, masked::read(frame.r10, frame.r8)?))
+        let limit = Limit::of(user::read_optional(frame.argument(2))?)?;
+        Ok((limit, masked::read(frame.argument(3), frame.argument(4))?))
     };
     let (limit, mask) = match parse() {
         Ok(parsed) => parsed,
         Err(error) => return error,
     };
-    let result = wait_for_list(frame.rdi, frame.rsi as u32 as usize, limit, mask);
+    let result = wait_for_list(frame.argument(0), frame.argument(1) as u32 as usize, limit, mask);
     if result != SUSPENDED {
-        write_back(frame.rdx, limit);
+        write_back(frame.argument(2), limit);
     }
     result
 }
@@ -176,21 +181,25 @@ pub(crate) fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: 
 
 /// epoll_wait(2)
 pub(crate) fn epoll_wait(frame: &mut Frame) -> isize {
-    wait_for_epoll(frame, Limit::milliseconds(frame.r10 as i32), None)
+    wait_for_epoll(frame, Limit::milliseconds(frame.argument(3) as i32), None)
 }
 
 /// epoll_pwait(2)
 pub(crate) fn epoll_pwait(frame: &mut Frame) -> isize {
-    match masked::read(frame.r8, frame.r9) {
-        Ok(mask) => wait_for_epoll(frame, Limit::milliseconds(frame.r10 as i32), mask),
+    match masked::read(frame.argument(4), frame.argument(5)) {
+        Ok(mask) => wait_for_epoll(frame, Limit::milliseconds(frame.argument(3) as i32), mask),
         Err(fault) => fault,
     }
 }
 
 /// epoll_pwait2(2)
 pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
-    let parse =
-        || Ok((Limit::of(user::read_optional(frame.r10)?)?, masked::read(frame.r8, frame.r9)?));
+    let parse = || {
+        Ok((
+            Limit::of(user::read_optional(frame.argument(3))?)?,
+            masked::read(frame.argument(4), frame.argument(5))?,
+        ))
+    };
     match parse() {
         Ok((limit, mask)) => wait_for_epoll(frame, limit, mask),
         Err(error) => error,
@@ -198,12 +207,12 @@ pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
 }
 
 fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
-    let number = frame.rdi;
+    let number = frame.argument(0);
     let _masked = masked::with(mask);
     let mut over = None;
     loop {
         let seen = registry::get(number).map(|descriptor| descriptor.seen(Direction::Read));
-        let ready = sys!(SYS_epoll_wait, number, frame.rsi, frame.rdx, 0);
+        let ready = sys!(SYS_epoll_wait, number, frame.argument(1), frame.argument(2), 0);
         if ready != 0 {
             count_call();
             return ready;
@@ -250,7 +259,7 @@ fn wait_in_place(frame: &Frame, limit: Limit) -> isize {
         Limit::Now | Limit::Forever => None,
     };
     let time_at = time.as_ref().map_or(0, |time| &raw const *time as usize);
-    let arguments = [frame.rdi, frame.rsi, frame.rdx, time_at, 0, 8];
+    let arguments = [frame.argument(0), frame.argument(1), frame.argument(2), time_at, 0, 8];
     match in_place::call(libc::SYS_epoll_pwait2, arguments) {
         RESTART => EINTR,
         result => result,
@@ -259,16 +268,21 @@ fn wait_in_place(frame: &Frame, limit: Limit) -> isize {
 
 /// nanosleep(2)
 pub(crate) fn nanosleep(frame: &mut Frame) -> isize {
-    sleep(libc::CLOCK_MONOTONIC, false, frame.rdi, frame.rsi)
+    sleep(libc::CLOCK_MONOTONIC, false, frame.argument(0), frame.argument(1))
 }
 
 /// clock_nanosleep(2)
 pub(crate) fn clock_nanosleep(frame: &mut Frame) -> isize {
-    let clock = frame.rdi as i32;
+    let clock = frame.argument(0) as i32;
     if !matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC) {
         return offload(frame.number(), frame.arguments(), Interrupted::Fails);
     }
-    sleep(clock, frame.rsi as i32 & libc::TIMER_ABSTIME != 0, frame.rdx, frame.r10)
+    sleep(
+        clock,
+        frame.argument(1) as i32 & libc::TIMER_ABSTIME != 0,
+        frame.argument(2),
+        frame.argument(3),
+    )
 }
 
 fn sleep(clock: i32, absolute: bool, time_at: usize, left_at: usize) -> isize {
@@ -304,18 +318,19 @@ pub(crate) fn ioctl(frame: &mut Frame) -> isize {
     const TCSETSF: usize = 0x5404;
     const TCSBRKP: usize = 0x5425;
     const FIONBIO: usize = 0x5421;
-    if matches!(frame.rsi, TCSBRK | TCSETSW | TCSETSF | TCSBRKP) {
+    if matches!(frame.argument(1), TCSBRK | TCSETSW | TCSETSF | TCSBRKP) {
         return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
     }
-    let result = match registry::get(frame.rdi) {
-        Some(descriptor) if frame.rsi == FIONBIO => descriptor.alone(|| frame.pass()),
+    let result = match registry::get(frame.argument(0)) {
+        Some(descriptor) if frame.argument(1) == FIONBIO => descriptor.alone(|| frame.pass()),
         _ => frame.pass(),
     };
-    if frame.rsi == FIONBIO
+    if frame.argument(1) == FIONBIO
         && result == 0
-        && let (Some(descriptor), Ok(on)) = (registry::get(frame.rdi), user::read::<i32>(frame.rdx))
+        && let (Some(descriptor), Ok(on)) =
+            (registry::get(frame.argument(0)), user::read::<i32>(frame.argument(2)))
     {
-        descriptor.kind(frame.rdi);
+        descriptor.kind(frame.argument(0));
         descriptor.set_mode(on != 0);
     }
     result

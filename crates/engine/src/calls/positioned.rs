@@ -17,11 +17,12 @@ pub(crate) fn at_offset(frame: &mut Frame) -> isize {
 /// preadv2(2) and pwritev2(2)
 pub(crate) fn with_flags(frame: &mut Frame) -> isize {
     const RWF_NOWAIT: usize = 8;
-    if frame.r9 & RWF_NOWAIT != 0 { attempt(frame) } else { at_offset(frame) }
+    if frame.argument(5) & RWF_NOWAIT != 0 { attempt(frame) } else { at_offset(frame) }
 }
 
 fn may_wait(frame: &Frame) -> bool {
-    registry::get(frame.rdi).is_some_and(|descriptor| {
-        descriptor.kind(frame.rdi) != Kind::Direct && !descriptor.is_nonblocking(frame.rdi)
+    registry::get(frame.argument(0)).is_some_and(|descriptor| {
+        descriptor.kind(frame.argument(0)) != Kind::Direct
+            && !descriptor.is_nonblocking(frame.argument(0))
     })
 }

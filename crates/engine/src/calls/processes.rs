@@ -60,23 +60,23 @@ struct CloneArguments {
 /// clone(2)
 pub(crate) fn clone(frame: &mut Frame) -> isize {
     let request = CloneArguments {
-        flags: frame.rdi as u64,
-        stack: frame.rsi,
+        flags: frame.argument(0) as u64,
+        stack: frame.argument(1),
         stack_end: 0,
-        parent_id: frame.rdx,
-        child_id: frame.r10,
-        storage: frame.r8,
+        parent_id: frame.argument(2),
+        child_id: frame.argument(3),
+        storage: frame.argument(4),
     };
     make(frame, &request)
 }
 
 /// clone3(2)
 pub(crate) fn clone3(frame: &mut Frame) -> isize {
-    if frame.rsi < 64 {
+    if frame.argument(1) < 64 {
         return EINVAL;
     }
-    match user::read::<[u64; 11]>(frame.rdi).or_else(|_| {
-        user::read::<[u64; 8]>(frame.rdi).map(|eight| {
+    match user::read::<[u64; 11]>(frame.argument(0)).or_else(|_| {
+        user::read::<[u64; 8]>(frame.argument(0)).map(|eight| {
             let mut arguments = [0; 11];
             arguments[..8].copy_from_slice(&eight);
             arguments
@@ -118,16 +118,16 @@ fn fork_as(frame: &mut Frame, request: &CloneArguments) -> Result<isize, isize> 
     if request.stack == 0 {
         // The engine need not handle anything that the clone asks for.
     } else if frame.number() == libc::SYS_clone3 {
-        let words = (frame.rsi / 8).min(arguments.len());
-        user::read_slice(frame.rdi, &mut arguments[..words])?;
+        let words = (frame.argument(1) / 8).min(arguments.len());
+        user::read_slice(frame.argument(0), &mut arguments[..words])?;
         if arguments[5] == 0 || arguments[6] == 0 {
             return Err(EINVAL);
         }
         arguments[5..7].fill(0);
-        plain.rdi = arguments.as_ptr() as usize;
-        plain.rsi = words * 8;
+        plain.set_argument(0, arguments.as_ptr() as usize);
+        plain.set_argument(1, words * 8);
     } else {
-        plain.rsi = 0;
+        plain.set_argument(1, 0);
     }
     let shares_files = request.flags & libc::CLONE_FILES as u64 != 0;
     let mut locked = lock();
@@ -143,9 +143,9 @@ fn fork_as(frame: &mut Frame, request: &CloneArguments) -> Result<isize, isize> 
             }
             if request.stack != 0 {
                 if frame.keeps_vectors() {
-                    frame.rip = user::read(frame.rsp + 8)?;
+                    frame.go_on_at(user::read(frame.stack() + 8)?);
                 }
-                frame.rsp = request.stack;
+                frame.set_stack(request.stack);
             }
         }
         1.. => registry::share_all(false),
@@ -219,10 +219,10 @@ fn first_frame(frame: &Frame, request: &CloneArguments) -> Result<usize, isize> 
     /// Bytes of the new stack that the dispatcher uses first.
     const ROOM: usize = 64;
     let mut begin = *frame;
-    begin.rsp = request.stack;
+    begin.set_stack(request.stack);
     if frame.keeps_vectors() {
         // The child does not need the parent's vector registers, because it goes on after the stub.
-        begin.rip = user::read(frame.rsp + 8)?;
+        begin.go_on_at(user::read(frame.stack() + 8)?);
     }
     let place = (request.stack - 128 - size_of::<Frame>()) & !15;
     // The stack must be there: the frame is written without a check of its address.
@@ -281,7 +281,7 @@ pub(crate) fn exit(frame: &mut Frame) -> isize {
         if alone {
             frame.pass();
         }
-        sys::exit_group(frame.rdi as i32);
+        sys::exit_group(frame.argument(0) as i32);
     }
     masks::count_thread(&mut locked, thread.mask.get(), false);
     scheduler::leave_for_good(locked)
@@ -393,11 +393,18 @@ pub(crate) fn execve(frame: &mut Frame) -> isize {
 /// Executes a program with the engine's variables in its environment.
 pub(crate) fn execve_with_engine(frame: &Frame) -> isize {
     let plain = frame.number() == libc::SYS_execve;
-    let environment = if plain { frame.rdx } else { frame.r10 };
+    let environment = if plain { frame.argument(2) } else { frame.argument(3) };
     match settings::environment_with_engine(environment) {
-        Ok(list) if plain => sys!(SYS_execve, frame.rdi, frame.rsi, list.address()),
+        Ok(list) if plain => sys!(SYS_execve, frame.argument(0), frame.argument(1), list.address()),
         Ok(list) => {
-            sys!(SYS_execveat, frame.rdi, frame.rsi, frame.rdx, list.address(), frame.r8)
+            sys!(
+                SYS_execveat,
+                frame.argument(0),
+                frame.argument(1),
+                frame.argument(2),
+                list.address(),
+                frame.argument(4)
+            )
         }
         Err(_) => EFAULT,
     }

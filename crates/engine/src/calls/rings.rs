@@ -30,7 +30,7 @@ const HINTS: u32 = COOP_TASKRUN | TASKRUN_FLAG | SINGLE_ISSUER | DEFER_TASKRUN;
 pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
     /// The offset of the flags in `struct io_uring_params`.
     const FLAGS: usize = 8;
-    let flags_at = frame.rsi.wrapping_add(FLAGS);
+    let flags_at = frame.argument(1).wrapping_add(FLAGS);
     let Ok(flags) = user::read::<u32>(flags_at) else { return EFAULT };
     if flags & DEFER_TASKRUN != 0 && flags & SINGLE_ISSUER == 0 {
         // The kernel makes this check only if the flags are set. So the engine makes the check
@@ -59,7 +59,7 @@ pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
 pub(crate) fn io_uring_register(frame: &mut Frame) -> isize {
     const REGISTER_RING_FDS: u32 = 20;
     const SYNC_CANCEL: u32 = 24;
-    match frame.rsi as u32 {
+    match frame.argument(1) as u32 {
         REGISTER_RING_FDS => EINVAL,
         SYNC_CANCEL => offload(frame.number(), frame.arguments(), Interrupted::Fails),
         _ => frame.pass(),

@@ -17,7 +17,7 @@ use crate::workers::pump::{count_call, give_turn};
 
 /// select(2)
 pub(crate) fn select(frame: &mut Frame) -> isize {
-    let time = match user::read_optional::<libc::timeval>(frame.r8) {
+    let time = match user::read_optional::<libc::timeval>(frame.argument(4)) {
         Ok(time) => time,
         Err(fault) => return fault,
     };
@@ -30,14 +30,14 @@ pub(crate) fn select(frame: &mut Frame) -> isize {
         Err(error) => return error,
     };
     let result = wait_for_sets(frame, limit, None);
-    if frame.r8 != 0
+    if frame.argument(4) != 0
         && result != SUSPENDED
         && !LIMITS_STAY.load(Ordering::Relaxed)
         && let Limit::Until(deadline) = limit
     {
         let left = clock::left(deadline);
         let left = libc::timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
-        let _unchanged = user::write(frame.r8, &left);
+        let _unchanged = user::write(frame.argument(4), &left);
     }
     result
 }
@@ -45,8 +45,8 @@ pub(crate) fn select(frame: &mut Frame) -> isize {
 /// pselect6(2)
 pub(crate) fn pselect(frame: &mut Frame) -> isize {
     let parse = || -> Result<_, isize> {
-        let limit = Limit::of(user::read_optional(frame.r8)?)?;
-        let mask = match user::read_optional::<[u64; 2]>(frame.r9)? {
+        let limit = Limit::of(user::read_optional(frame.argument(4))?)?;
+        let mask = match user::read_optional::<[u64; 2]>(frame.argument(5))? {
             Some([at, size]) => masked::read(at as usize, size as usize)?,
             None => None,
         };
@@ -56,7 +56,7 @@ pub(crate) fn pselect(frame: &mut Frame) -> isize {
         Ok((limit, mask)) => {
             let result = wait_for_sets(frame, limit, mask);
             if result != SUSPENDED {
-                write_back(frame.r8, limit);
+                write_back(frame.argument(4), limit);
             }
             result
         }
@@ -76,13 +76,13 @@ const SET_EVENTS: [i16; 3] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POL
 
 impl Sets {
     fn read(frame: &Frame) -> Result<Self, isize> {
-        let count = frame.rdi as i32;
+        let count = frame.argument(0) as i32;
         if count < 0 {
             return Err(EINVAL);
         }
         let count = count.min(MOST as i32);
         let words = (count as usize).div_ceil(64);
-        let addresses = [frame.rsi, frame.rdx, frame.r10];
+        let addresses = [frame.argument(1), frame.argument(2), frame.argument(3)];
         let mut sets = Self { count, addresses, words: Default::default() };
         for (address, set) in addresses.into_iter().zip(&mut sets.words) {
             if address != 0 {

@@ -40,11 +40,11 @@ pub(crate) fn rt_sigprocmask(frame: &mut Frame) -> isize {
     result(|| {
         let thread = current();
         let before = thread.mask.get();
-        if frame.r10 != 8 {
+        if frame.argument(3) != 8 {
             return Err(EINVAL);
         }
-        if let Some(set) = user::read_optional::<u64>(frame.rsi)? {
-            let mask = match frame.rdi as i32 {
+        if let Some(set) = user::read_optional::<u64>(frame.argument(1))? {
+            let mask = match frame.argument(0) as i32 {
                 libc::SIG_BLOCK => before | set,
                 libc::SIG_UNBLOCK => before & !set,
                 libc::SIG_SETMASK => set,
@@ -52,7 +52,7 @@ pub(crate) fn rt_sigprocmask(frame: &mut Frame) -> isize {
             };
             set_mask(&mut lock(), thread, mask);
         }
-        user::write_optional(frame.rdx, &before)?;
+        user::write_optional(frame.argument(2), &before)?;
         Ok(0)
     })
 }
@@ -60,11 +60,11 @@ pub(crate) fn rt_sigprocmask(frame: &mut Frame) -> isize {
 /// rt_sigaction(2)
 pub(crate) fn rt_sigaction(frame: &mut Frame) -> isize {
     result(|| {
-        let number = frame.rdi as i32;
-        if !(1..=64).contains(&number) || frame.r10 != 8 {
+        let number = frame.argument(0) as i32;
+        if !(1..=64).contains(&number) || frame.argument(3) != 8 {
             return Err(EINVAL);
         }
-        let wanted = user::read_optional::<Action>(frame.rsi)?;
+        let wanted = user::read_optional::<Action>(frame.argument(1))?;
         let mut locked = lock();
         let before = handling::action(&mut locked, number);
         if let Some(action) = wanted {
@@ -77,7 +77,7 @@ pub(crate) fn rt_sigaction(frame: &mut Frame) -> isize {
             }
         }
         drop(locked);
-        user::write_optional(frame.rdx, &before)?;
+        user::write_optional(frame.argument(2), &before)?;
         Ok(0)
     })
 }
@@ -86,22 +86,22 @@ pub(crate) fn rt_sigaction(frame: &mut Frame) -> isize {
 pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
     // SAFETY: the program says that a frame is there. Without a frame, the program dies as it would
     // natively.
-    let context = unsafe { &mut *(frame.rsp as *mut Context) };
+    let context = unsafe { &mut *(frame.stack() as *mut Context) };
     let thread = current();
     flood::leaves_by_sigreturn();
     set_mask(&mut lock(), thread, context.mask);
     thread.alternate_stack.set(context.stack);
-    frame.rip = duality_resume as *const () as usize;
-    frame.rax as isize
+    frame.go_on_at(duality_resume as *const () as usize);
+    frame.value() as isize
 }
 
 /// rt_sigsuspend(2)
 pub(crate) fn rt_sigsuspend(frame: &mut Frame) -> isize {
     result(|| {
-        if frame.rsi != size_of::<u64>() {
+        if frame.argument(1) != size_of::<u64>() {
             return Err(EINVAL);
         }
-        let mask: u64 = user::read(frame.rdi)?;
+        let mask: u64 = user::read(frame.argument(0))?;
         let _masked = masked::with_mask(mask);
         while park(&mut lock(), NEVER) != Reason::Interrupted {}
         Ok(EINTR)
@@ -112,7 +112,7 @@ pub(crate) fn rt_sigsuspend(frame: &mut Frame) -> isize {
 pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
     result(|| {
         // Only in this call does the kernel accept shorter sets.
-        if frame.rsi > size_of::<u64>() {
+        if frame.argument(1) > size_of::<u64>() {
             return Err(EINVAL);
         }
         let mut pending = 0u64;
@@ -120,7 +120,7 @@ pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
         let thread = current();
         pending |= thread.pending_bits.load(Ordering::Relaxed) | process_bits();
         pending &= thread.mask.get();
-        user::write_bytes(frame.rdi, (&raw const pending).cast(), frame.rsi)?;
+        user::write_bytes(frame.argument(0), (&raw const pending).cast(), frame.argument(1))?;
         Ok(0)
     })
 }
@@ -128,17 +128,17 @@ pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
 /// rt_sigtimedwait(2)
 pub(crate) fn rt_sigtimedwait(frame: &mut Frame) -> isize {
     result(|| {
-        if frame.r10 != size_of::<u64>() {
+        if frame.argument(3) != size_of::<u64>() {
             return Err(EINVAL);
         }
-        let set: u64 = user::read(frame.rdi)?;
-        let deadline = match user::read_optional::<libc::timespec>(frame.rdx)? {
+        let set: u64 = user::read(frame.argument(0))?;
+        let deadline = match user::read_optional::<libc::timespec>(frame.argument(2))? {
             Some(time) if !clock::valid(&time) => return Err(EINVAL),
             Some(time) => clock::after(&time),
             None => NEVER,
         };
         let taken = wait_for_signal(set, deadline)?;
-        user::write_optional(frame.rsi, &taken.info)?;
+        user::write_optional(frame.argument(1), &taken.info)?;
         Ok(taken.number as isize)
     })
 }
@@ -228,8 +228,8 @@ pub(crate) fn sigaltstack(frame: &mut Frame) -> isize {
     result(|| {
         let thread = current();
         let mut before = thread.alternate_stack.get();
-        let inside = on_alternate(&before, frame.rsp as u64);
-        if let Some(stack) = user::read_optional::<libc::stack_t>(frame.rdi)? {
+        let inside = on_alternate(&before, frame.stack() as u64);
+        if let Some(stack) = user::read_optional::<libc::stack_t>(frame.argument(0))? {
             let flags = stack.ss_flags & !(1 << 31);
             if inside {
                 return Err(error(libc::EPERM));
@@ -248,15 +248,15 @@ pub(crate) fn sigaltstack(frame: &mut Frame) -> isize {
         if inside {
             before.ss_flags = libc::SS_ONSTACK;
         }
-        user::write_optional(frame.rsi, &before)?;
+        user::write_optional(frame.argument(1), &before)?;
         Ok(0)
     })
 }
 
 /// kill(2)
 pub(crate) fn kill(frame: &mut Frame) -> isize {
-    let number = frame.rsi as i32;
-    match signals_itself(frame.rdi as i32, number) {
+    let number = frame.argument(1) as i32;
+    match signals_itself(frame.argument(0) as i32, number) {
         true => take_now_and_here(number, from_us(number, libc::SI_USER)),
         false => threads::about_process(frame),
     }
@@ -264,9 +264,11 @@ pub(crate) fn kill(frame: &mut Frame) -> isize {
 
 /// rt_sigqueueinfo(2)
 pub(crate) fn rt_sigqueueinfo(frame: &mut Frame) -> isize {
-    let number = frame.rsi as i32;
-    match user::read::<libc::siginfo_t>(frame.rdx) {
-        Ok(info) if signals_itself(frame.rdi as i32, number) => take_now_and_here(number, info),
+    let number = frame.argument(1) as i32;
+    match user::read::<libc::siginfo_t>(frame.argument(2)) {
+        Ok(info) if signals_itself(frame.argument(0) as i32, number) => {
+            take_now_and_here(number, info)
+        }
         _ => threads::about_process(frame),
     }
 }
@@ -290,20 +292,30 @@ fn take_now_and_here(number: i32, mut info: libc::siginfo_t) -> isize {
 
 /// tgkill(2)
 pub(crate) fn tgkill(frame: &mut Frame) -> isize {
-    send(frame, Some(frame.rdi as i32), frame.rsi as i32, frame.rdx as i32, None)
+    send(
+        frame,
+        Some(frame.argument(0) as i32),
+        frame.argument(1) as i32,
+        frame.argument(2) as i32,
+        None,
+    )
 }
 
 /// tkill(2)
 pub(crate) fn tkill(frame: &mut Frame) -> isize {
-    send(frame, None, frame.rdi as i32, frame.rsi as i32, None)
+    send(frame, None, frame.argument(0) as i32, frame.argument(1) as i32, None)
 }
 
 /// rt_tgsigqueueinfo(2)
 pub(crate) fn rt_tgsigqueueinfo(frame: &mut Frame) -> isize {
-    match user::read::<libc::siginfo_t>(frame.r10) {
-        Ok(info) => {
-            send(frame, Some(frame.rdi as i32), frame.rsi as i32, frame.rdx as i32, Some(info))
-        }
+    match user::read::<libc::siginfo_t>(frame.argument(3)) {
+        Ok(info) => send(
+            frame,
+            Some(frame.argument(0) as i32),
+            frame.argument(1) as i32,
+            frame.argument(2) as i32,
+            Some(info),
+        ),
         Err(fault) => fault,
     }
 }
@@ -356,7 +368,7 @@ static REPORTED: AtomicU64 = AtomicU64::new(0);
 
 /// signalfd(2) and signalfd4(2)
 pub(crate) fn signalfd(frame: &mut Frame) -> isize {
-    if let Ok(set) = user::read::<u64>(frame.rsi) {
+    if let Ok(set) = user::read::<u64>(frame.argument(1)) {
         REPORTED.fetch_or(set, Ordering::Relaxed);
         let mut locked = lock();
         let reported = set & masks::wanted();
@@ -398,7 +410,7 @@ fn from_us(number: i32, code: i32) -> libc::siginfo_t {
 /// thread.
 pub(crate) fn timer_create(frame: &mut Frame) -> isize {
     const THREAD_FIELD: usize = 16;
-    let Ok(Some(mut event)) = user::read_optional::<[u64; 8]>(frame.rsi) else {
+    let Ok(Some(mut event)) = user::read_optional::<[u64; 8]>(frame.argument(1)) else {
         return frame.pass();
     };
     let notify = (event[1] >> 32) as i32;
@@ -411,9 +423,9 @@ pub(crate) fn timer_create(frame: &mut Frame) -> isize {
     }
     event[THREAD_FIELD / 8] = worker().kernel_id.get() as u64;
     let number = event[1] as i32;
-    let made = sys!(SYS_timer_create, frame.rdi, &event, frame.rdx);
+    let made = sys!(SYS_timer_create, frame.argument(0), &event, frame.argument(2));
     if made == 0 {
-        match user::read::<i32>(frame.rdx) {
+        match user::read::<i32>(frame.argument(2)) {
             Ok(timer) => handling::route_timer(number, timer, thread),
             Err(_) => return EFAULT,
         }

@@ -33,9 +33,9 @@ fn is_own(name: &[u8]) -> bool {
 
 /// getdents64(2)
 pub(crate) fn getdents64(frame: &mut Frame) -> isize {
-    let lists =
-        registry::get(frame.rdi).is_some_and(|descriptor| descriptor.has(facts::LISTS_THREADS));
-    if lists { list(frame.rdi, frame.rsi, frame.rdx) } else { frame.pass() }
+    let lists = registry::get(frame.argument(0))
+        .is_some_and(|descriptor| descriptor.has(facts::LISTS_THREADS));
+    if lists { list(frame.argument(0), frame.argument(1), frame.argument(2)) } else { frame.pass() }
 }
 
 /// Writes the entries from the folder's position on; the position counts entries.

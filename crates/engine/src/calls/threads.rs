@@ -21,16 +21,16 @@ pub(crate) fn gettid(_: &mut Frame) -> isize {
 
 /// set_tid_address(2)
 pub(crate) fn set_tid_address(frame: &mut Frame) -> isize {
-    current().clear_id.set(frame.rdi);
+    current().clear_id.set(frame.argument(0));
     current().id.get() as isize
 }
 
 /// set_robust_list(2)
 pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
-    if frame.rsi != 24 {
+    if frame.argument(1) != 24 {
         return EINVAL;
     }
-    current().robust_list.set(frame.rdi);
+    current().robust_list.set(frame.argument(0));
     // The kernel walks the main thread's list when the process is killed.
     let kernel_knows = current().is(&MAIN) && worker().kernel_id.get() == MAIN.id.get();
     if kernel_knows { frame.pass() } else { 0 }
@@ -38,11 +38,11 @@ pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
 
 /// get_robust_list(2)
 pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
-    let id = frame.rdi as i32;
+    let id = frame.argument(0) as i32;
     let thread = if id == 0 { Some(current()) } else { thread::find(&mut lock(), id) };
     let Some(thread) = thread else { return frame.pass() };
-    let written = user::write(frame.rsi, &thread.robust_list.get())
-        .and_then(|()| user::write(frame.rdx, &24usize));
+    let written = user::write(frame.argument(1), &thread.robust_list.get())
+        .and_then(|()| user::write(frame.argument(2), &24usize));
     written.map_or_else(|fault| fault, |()| 0)
 }
 
@@ -54,10 +54,10 @@ pub(crate) fn rseq(frame: &mut Frame) -> isize {
     if current().is(&MAIN) && settings::CORES.get() < 2 {
         return frame.pass();
     }
-    if frame.rdx & UNREGISTER == 0 {
+    if frame.argument(2) & UNREGISTER == 0 {
         // An error would end the program, because libc aborts if rseq(2) works for one thread
         // alone.
-        let written = user::write(frame.rdi, &[0i32, REGISTRATION_FAILED]);
+        let written = user::write(frame.argument(0), &[0i32, REGISTRATION_FAILED]);
         return written.map_or_else(|fault| fault, |()| 0);
     }
     0
@@ -67,7 +67,7 @@ pub(crate) fn rseq(frame: &mut Frame) -> isize {
 pub(crate) fn prctl(frame: &mut Frame) -> isize {
     const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
     let thread = current();
-    match frame.rdi as i32 {
+    match frame.argument(0) as i32 {
         libc::PR_SET_SECCOMP => {
             ring::retire(&mut lock());
             frame.pass()
@@ -77,7 +77,7 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
         PR_SET_SYSCALL_USER_DISPATCH => EINVAL,
         libc::PR_SET_NAME => {
             let mut name = [0; 16];
-            if let Err(fault) = user::read_text(frame.rsi, &mut name[..15]) {
+            if let Err(fault) = user::read_text(frame.argument(1), &mut name[..15]) {
                 return fault;
             }
             thread.name.set(lock().held(), name);
@@ -85,14 +85,14 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
         }
         libc::PR_GET_NAME if !thread.is(&MAIN) => {
             let name = thread.name.get(lock().held());
-            user::write(frame.rsi, &u128::from_ne_bytes(name)).map_or_else(|fault| fault, |()| 0)
+            user::write(frame.argument(1), &u128::from_ne_bytes(name))
+                .map_or_else(|fault| fault, |()| 0)
         }
         libc::PR_GET_TIMERSLACK => attributes::timer_slack(frame),
         libc::PR_SET_TIMERSLACK => attributes::set_timer_slack(frame),
         // set_tid_address(2): the word that is cleared when the thread ends.
-        libc::PR_GET_TID_ADDRESS => {
-            user::write(frame.rsi, &thread.clear_id.get()).map_or_else(|fault| fault, |()| 0)
-        }
+        libc::PR_GET_TID_ADDRESS => user::write(frame.argument(1), &thread.clear_id.get())
+            .map_or_else(|fault| fault, |()| 0),
         option if OF_CREDENTIALS.contains(&option) => {
             let result = frame.pass();
             if !failed(result) {
@@ -119,7 +119,7 @@ const OF_CREDENTIALS: [i32; 5] = [
 /// seccomp(2): from here on, the program's filter also applies to the engine's calls.
 pub(crate) fn seccomp(frame: &mut Frame) -> isize {
     const SET_MODE_FILTER: usize = 1;
-    if frame.rdi <= SET_MODE_FILTER {
+    if frame.argument(0) <= SET_MODE_FILTER {
         ring::retire(&mut lock());
     }
     frame.pass()
@@ -129,12 +129,12 @@ pub(crate) fn seccomp(frame: &mut Frame) -> isize {
 pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
     const ARCH_SET_GS: usize = 0x1001;
     const ARCH_SET_FS: usize = 0x1002;
-    if frame.rdi == ARCH_SET_GS {
+    if frame.argument(0) == ARCH_SET_GS {
         return sys::error(libc::EPERM);
     }
     let result = frame.pass();
-    if frame.rdi == ARCH_SET_FS && result == 0 {
-        current().fs.set(frame.rsi);
+    if frame.argument(0) == ARCH_SET_FS && result == 0 {
+        current().fs.set(frame.argument(1));
     }
     result
 }
@@ -146,7 +146,7 @@ pub(crate) static IS_TRACED: AtomicBool = AtomicBool::new(false);
 /// ptrace(2): the kernel lets one thread control another process. The kernel thread may be another
 /// worker's.
 pub(crate) fn ptrace(frame: &mut Frame) -> isize {
-    if frame.rdi as u32 == libc::PTRACE_TRACEME {
+    if frame.argument(0) as u32 == libc::PTRACE_TRACEME {
         IS_TRACED.store(true, Ordering::Relaxed);
     }
     match frame.pass() {
@@ -157,10 +157,10 @@ pub(crate) fn ptrace(frame: &mut Frame) -> isize {
 
 /// Calls with a thread as their first argument. A thread of ours stands for the worker.
 pub(crate) fn about_thread(frame: &mut Frame) -> isize {
-    match translated(frame.rdi) {
+    match translated(frame.argument(0)) {
         Some(id) => {
             let mut other = *frame;
-            other.rdi = id;
+            other.set_argument(0, id);
             other.pass()
         }
         None => sys::ESRCH,
@@ -170,10 +170,10 @@ pub(crate) fn about_thread(frame: &mut Frame) -> isize {
 /// Calls on a process, which any thread of the process stands for: kill(2), rt_sigqueueinfo(2),
 /// process_vm_readv(2).
 pub(crate) fn about_process(frame: &mut Frame) -> isize {
-    match translated(frame.rdi) {
-        Some(0) if frame.rdi != 0 => {
+    match translated(frame.argument(0)) {
+        Some(0) if frame.argument(0) != 0 => {
             let mut other = *frame;
-            other.rdi = MAIN.id.get() as usize;
+            other.set_argument(0, MAIN.id.get() as usize);
             other.pass()
         }
         Some(_) => frame.pass(),
@@ -194,14 +194,14 @@ fn translated(id: usize) -> Option<usize> {
 /// CPUs that the thread asked for. If the program has one thread, all workers get them.
 pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
     let mut locked = lock();
-    let Some(thread) = named(&mut locked, frame.rdi) else {
+    let Some(thread) = named(&mut locked, frame.argument(0)) else {
         drop(locked);
         return about_thread(frame);
     };
     if thread::is_alone(&mut locked) {
         thread.affinity.set(locked.held(), [0; 2]);
         drop(locked);
-        let arguments = [0, frame.rsi, frame.rdx, 0, 0, 0];
+        let arguments = [0, frame.argument(1), frame.argument(2), 0, 0, 0];
         let result = frame.with(frame.number(), arguments).pass();
         if !failed(result) {
             every_worker::everywhere(frame.number(), arguments);
@@ -209,8 +209,8 @@ pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
         return result;
     }
     let mut asked = [0u64; 2];
-    let words = (frame.rsi / 8).min(2);
-    if let Err(fault) = user::read_slice(frame.rdx, &mut asked[..words]) {
+    let words = (frame.argument(1) / 8).min(2);
+    if let Err(fault) = user::read_slice(frame.argument(2), &mut asked[..words]) {
         return fault;
     }
     let usable = match usable_affinity(asked) {
@@ -243,15 +243,16 @@ fn usable_affinity(asked: [u64; 2]) -> Result<[u64; 2], isize> {
 /// sched_getaffinity(2)
 pub(crate) fn sched_getaffinity(frame: &mut Frame) -> isize {
     let mut locked = lock();
-    let asked = named(&mut locked, frame.rdi);
+    let asked = named(&mut locked, frame.argument(0));
     let asked = asked.map_or([0, 0], |thread| thread.affinity.get(locked.held()));
     drop(locked);
     let result = about_thread(frame);
     if !failed(result) && asked != [0, 0] {
         let words = (result as usize / 8).min(2);
         let zeros = [0u64; 16];
-        let _cleared = user::write_slice(frame.rdx, &zeros[..(result as usize / 8).min(16)]);
-        let _written = user::write_slice(frame.rdx, &asked[..words]);
+        let _cleared =
+            user::write_slice(frame.argument(2), &zeros[..(result as usize / 8).min(16)]);
+        let _written = user::write_slice(frame.argument(2), &asked[..words]);
     }
     result
 }

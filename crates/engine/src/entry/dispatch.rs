@@ -37,7 +37,7 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         }
     }
     let result = execute(frame, worker);
-    if frame.rip != frame.after {
+    if !frame.goes_on_after() {
         // The thread goes on elsewhere: in the kernel, or at the place to which a handler's frame
         // returns.
         return result;
@@ -56,7 +56,7 @@ pub(crate) struct DispatchedAside {
 /// [`dispatch`], on the engine's stack for the thread.
 pub(crate) extern "C" fn dispatch_aside(frame: &mut Frame) -> DispatchedAside {
     let result = execute(frame, worker());
-    if frame.rip != frame.after {
+    if !frame.goes_on_after() {
         return DispatchedAside { result, stays: 1 };
     }
     finish_with_mark(frame, result)
@@ -64,7 +64,7 @@ pub(crate) extern "C" fn dispatch_aside(frame: &mut Frame) -> DispatchedAside {
 
 /// Called when a signal came before the thread had left the engine's stack.
 pub(crate) extern "C" fn finish_aside(frame: &mut Frame) -> DispatchedAside {
-    finish_with_mark(frame, frame.rax as isize)
+    finish_with_mark(frame, frame.value() as isize)
 }
 
 /// Makes the engine's stack for the current thread. Without memory, the engine executes on the
@@ -80,16 +80,16 @@ pub(crate) extern "C" fn make_aside() {
 fn execute(frame: &mut Frame, worker: &Worker) -> isize {
     let thread = worker.current.get();
     check!(begins_well(frame, worker), "a call begins in the wrong state");
-    thread.call.set(frame.rax as u32);
+    thread.call.set(frame.number() as u32);
     thread.place.set(&raw const *frame as usize);
-    match CLASSES.get(frame.rax) {
+    match CLASSES.get(frame.number() as usize) {
         Some(Class::Direct) if settings::STALL.get() != 0 => timed(frame),
         Some(Class::Direct) => frame.pass(),
         Some(Class::Emulated(call)) => call(frame),
         Some(Class::Offloaded(interrupted)) => {
             offload(frame.number(), frame.arguments(), *interrupted)
         }
-        None if tasks::is_ours(frame.rax) => tasks::call(frame),
+        None if tasks::is_ours(frame.number() as usize) => tasks::call(frame),
         None => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
     }
 }
@@ -98,7 +98,7 @@ fn execute(frame: &mut Frame, worker: &Worker) -> isize {
 /// mark, this worker does not hold the lock, and the thread runs.
 fn begins_well(frame: &Frame, worker: &Worker) -> bool {
     let aligned = (&raw const *frame as usize).is_multiple_of(16);
-    aligned && frame.rip == frame.after && is_in_turn(worker)
+    aligned && frame.goes_on_after() && is_in_turn(worker)
 }
 
 fn is_in_turn(worker: &Worker) -> bool {
@@ -117,7 +117,7 @@ fn timed(frame: &Frame) -> isize {
     let result = frame.pass();
     let took = clock::now() - start;
     if took > settings::STALL.get() * 1_000_000 {
-        report::stall(table::name(frame.rax as u32), took);
+        report::stall(table::name(frame.number() as u32), took);
     }
     result
 }

@@ -6,10 +6,11 @@
 //!                                       tasks: calls of a converted program's runtime
 //! ```
 //!
-//! Only `assembly` is written in assembly.
+//! What depends on the processor is in a folder of its own. Only `assembly` there is written in
+//! assembly.
 
-pub(crate) mod assembly;
 pub(crate) mod dispatch;
 pub(crate) mod start;
 pub(crate) mod table;
 pub(crate) mod tasks;
+pub(crate) mod x86_64;

@@ -37,18 +37,18 @@ pub(crate) fn is_ours(number: usize) -> bool {
 /// Executes a call of the runtime.
 #[inline(never)]
 pub(crate) fn call(frame: &Frame) -> isize {
-    match frame.rax - FIRST {
+    match frame.number() as usize - FIRST {
         0 => VERSION,
         1 => join_loop(frame),
-        2 => next(frame.rdi != 0),
+        2 => next(frame.argument(0) != 0),
         3 => ready(frame),
         4 => attempt(frame),
         5 => wait(frame),
-        6 => futex::wake_at(&mut lock(), frame.rdi, frame.rsi as i32, futex::ANY),
+        6 => futex::wake_at(&mut lock(), frame.argument(0), frame.argument(1) as i32, futex::ANY),
         7 => interrupt(frame),
         8 => processor_time::of(&mut lock(), current()) as isize,
         9 => come_back(),
-        10 => mask(frame.rdi as u64),
+        10 => mask(frame.argument(0) as u64),
         _ => ENOSYS,
     }
 }
@@ -57,15 +57,15 @@ pub(crate) fn call(frame: &Frame) -> isize {
 fn task(frame: &Frame) -> TaskRef {
     // SAFETY: the runtime is part of the program, and gives its tasks, which it keeps while they
     // wait.
-    unsafe { &*(frame.rdi as *const Task) }
+    unsafe { &*(frame.argument(0) as *const Task) }
 }
 
 fn join_loop(frame: &Frame) -> isize {
-    if frame.rdi >= MOST_LOOPS {
+    if frame.argument(0) >= MOST_LOOPS {
         return EINVAL;
     }
-    converted::learn(frame.rdx);
-    loops::join_loop(&mut lock(), frame.rdi, frame.rsi, frame.r10);
+    converted::learn(frame.argument(2));
+    loops::join_loop(&mut lock(), frame.argument(0), frame.argument(1), frame.argument(3));
     0
 }
 
@@ -103,15 +103,15 @@ fn next(may_end: bool) -> isize {
 }
 
 fn ready(frame: &Frame) -> isize {
-    if frame.rsi >= MOST_LOOPS {
+    if frame.argument(1) >= MOST_LOOPS {
         return EINVAL;
     }
     let task = task(frame);
     // A thread may have made the call on a kept descriptor.
     closed::end_call(task);
     let mut locked = lock();
-    task.adopt(frame.rsi);
-    let runner = loops::add(&mut locked, frame.rsi, &task.waiter, frame.rdx != 0);
+    task.adopt(frame.argument(1));
+    let runner = loops::add(&mut locked, frame.argument(1), &task.waiter, frame.argument(2) != 0);
     scheduler::go_on(&mut locked, runner);
     0
 }
@@ -153,7 +153,8 @@ fn has_lost_its_file(task: TaskRef) -> bool {
 
 fn wait(frame: &Frame) -> isize {
     let task = task(frame);
-    let (key, expected, deadline) = (frame.rsi, frame.rdx as u32, frame.r10 as u64);
+    let (key, expected, deadline) =
+        (frame.argument(1), frame.argument(2) as u32, frame.argument(3) as u64);
     // The task begins a new wait. The deadline and the end of the last wait do not apply.
     task.end(false);
     task.begin();
@@ -171,7 +172,7 @@ fn wait(frame: &Frame) -> isize {
 }
 
 fn interrupt(frame: &Frame) -> isize {
-    let (task, restarts) = (task(frame), frame.rsi != 0);
+    let (task, restarts) = (task(frame), frame.argument(1) != 0);
     let mut locked = lock();
     let waits = task.waiter.state.get(locked.held()) == State::Parked;
     if !restarts || task.is_never_restarted(locked.held()) {

@@ -1,5 +1,5 @@
 //! The registers of a thread inside a system call, and the assembly's functions: see
-//! `entry/assembly.rs`.
+//! `entry/x86_64/assembly.rs`.
 
 use crate::kernel::plain::Plain;
 use crate::kernel::sys::{self, Arguments};
@@ -41,6 +41,67 @@ impl Frame {
 
     pub(crate) fn arguments(&self) -> Arguments {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+
+    /// An argument of the call, from 0 on.
+    #[inline(always)]
+    pub(crate) fn argument(&self, index: usize) -> usize {
+        self.arguments()[index]
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_argument(&mut self, index: usize, value: usize) {
+        let registers = [
+            &mut self.rdi,
+            &mut self.rsi,
+            &mut self.rdx,
+            &mut self.r10,
+            &mut self.r8,
+            &mut self.r9,
+        ];
+        *registers[index] = value;
+    }
+
+    /// The register that the call's result is to be in.
+    pub(crate) fn value(&self) -> usize {
+        self.rax
+    }
+
+    /// The thread's stack pointer.
+    pub(crate) fn stack(&self) -> usize {
+        self.rsp
+    }
+
+    pub(crate) fn set_stack(&mut self, address: usize) {
+        self.rsp = address;
+    }
+
+    /// The address at which the thread goes on.
+    pub(crate) fn goes_on_at(&self) -> usize {
+        self.rip
+    }
+
+    pub(crate) fn go_on_at(&mut self, address: usize) {
+        self.rip = address;
+    }
+
+    /// Whether the thread goes on after its call. Otherwise it goes on in the kernel, or at the
+    /// place to which a handler's frame returns.
+    pub(crate) fn goes_on_after(&self) -> bool {
+        self.rip == self.after
+    }
+
+    /// The registers that outlive a call, by their numbers in DWARF, for unwinders.
+    pub(crate) fn kept(&self) -> [(usize, usize); 7] {
+        [
+            (3, self.rbx),
+            (6, self.rbp),
+            (7, self.rsp),
+            (12, self.r12),
+            (13, self.r13),
+            (14, self.r14),
+            (15, self.r15),
+        ]
     }
 
     /// Has the kernel execute the call that the program asked for, here and now.

@@ -38,17 +38,8 @@ impl Cursor {
         }
         let frame: Frame = user::read(place).ok()?;
         let mut registers = [0; REGISTERS];
-        let saved = [
-            (3, frame.rbx),
-            (6, frame.rbp),
-            (RSP, frame.rsp),
-            (12, frame.r12),
-            (13, frame.r13),
-            (14, frame.r14),
-            (15, frame.r15),
-            (RETURN, frame.return_address()),
-        ];
-        saved.into_iter().for_each(|(number, value)| registers[number] = value as u64);
+        let saved = frame.kept().into_iter().chain([(RETURN, frame.return_address())]);
+        saved.for_each(|(number, value)| registers[number] = value as u64);
         Some(Self { registers, exact: false })
     }
 

@@ -25,31 +25,31 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
             set_mask(&mut locked, thread, mask);
         }
         if matches!(result, RESTART | BEGIN) {
-            frame.rip = frame.restart_address();
-            return frame.rax as isize;
+            frame.go_on_at(frame.restart_address());
+            return frame.value() as isize;
         }
         return result;
     };
     let (pending, action) = &next;
     let (rip, value) = if seccomp::thread(pending).is_some() {
         // As in the kernel, the handler sets the value that the call returns.
-        (frame.return_address(), frame.rax)
+        (frame.return_address(), frame.value())
     } else if result == BEGIN {
-        (frame.restart_address(), frame.rax)
+        (frame.restart_address(), frame.value())
     } else if result == RESTART {
         // The handlers of libc's own signals unwind the stack from here. Only an address in the
         // text lets them unwind.
         let internal = matches!(pending.number, 32 | 33);
         let restarts = action.has(libc::SA_RESTART) && (frame.restarts_in_text() || !internal);
         if restarts {
-            (frame.restart_address(), frame.rax)
+            (frame.restart_address(), frame.value())
         } else {
             (frame.return_address(), EINTR as usize)
         }
-    } else if frame.rip == frame.after {
+    } else if frame.goes_on_after() {
         (frame.return_address(), result as usize)
     } else {
-        (frame.rip, result as usize)
+        (frame.goes_on_at(), result as usize)
     };
     let mut left = AfterCall::new(frame, rip, value);
     let aside = thread.aside.contains(&raw const *frame as usize);

@@ -143,7 +143,7 @@ fn what_the_machine_did_is_told_first() {
         disturbance,
         [
             "The hypervisor took more than a tenth of a processor (up to 31 % of processor 0) in or around 3 of 21 blocks, which \
-             count less; 0 were measured besides.",
+             count less; 0 more were measured.",
             "Other processes used more than a tenth of a processor of the measurement in 1 of 21 blocks, up to 50 %: processor times \
              allow for them, rates and latencies suffer. End them, or measure on other processors (--server-cpus, --client-cpus).",
         ]

@@ -18,20 +18,27 @@ impl Transfer<'_> {
         let (number, done) = (self.number, self.done);
         match (kind, self.shape, self.direction) {
             (Kind::Stream | Kind::Message, Shape::Buffer, Direction::Read) => {
-                sys!(SYS_recvfrom, number, frame.rsi, frame.rdx, MSG_DONTWAIT, 0, 0)
+                sys!(SYS_recvfrom, number, frame.argument(1), frame.argument(2), MSG_DONTWAIT, 0, 0)
             }
             (Kind::Stream | Kind::Message, Shape::Buffer, Direction::Write) => {
-                let (at, left) = (frame.rsi + done, frame.rdx - done);
+                let (at, left) = (frame.argument(1) + done, frame.argument(2) - done);
                 sys!(SYS_sendto, number, at, left, MSG_DONTWAIT, 0, 0)
             }
             (Kind::Stream | Kind::Message, Shape::Socket, _) => {
-                let (at, left) = (frame.rsi + done, frame.rdx - done);
-                let flags = (frame.r10 as i32 | MSG_DONTWAIT) & !MSG_WAITALL;
-                self.as_asked([number, at, left, flags as usize, frame.r8, frame.r9])
+                let (at, left) = (frame.argument(1) + done, frame.argument(2) - done);
+                let flags = (frame.argument(3) as i32 | MSG_DONTWAIT) & !MSG_WAITALL;
+                self.as_asked([
+                    number,
+                    at,
+                    left,
+                    flags as usize,
+                    frame.argument(4),
+                    frame.argument(5),
+                ])
             }
             (Kind::Stream | Kind::Message, Shape::Message, _) if done == 0 => {
-                let flags = frame.rdx as i32 | MSG_DONTWAIT;
-                self.as_asked([number, frame.rsi, flags as usize, 0, 0, 0])
+                let flags = frame.argument(2) as i32 | MSG_DONTWAIT;
+                self.as_asked([number, frame.argument(1), flags as usize, 0, 0, 0])
             }
             (Kind::Pipe | Kind::Stream | Kind::Message, ..) => self.attempt_without_waiting(),
             _ => self.attempt_when_ready(),
@@ -85,8 +92,8 @@ impl Transfer<'_> {
             Ok(false) => {}
         }
         let adds_one = (self.shape, self.direction) == (Shape::Buffer, Direction::Write)
-            && self.frame.rdx == size_of::<u64>()
-            && user::read::<u64>(self.frame.rsi) == Ok(1);
+            && self.frame.argument(2) == size_of::<u64>()
+            && user::read::<u64>(self.frame.argument(1)) == Ok(1);
         if adds_one {
             let result = self.descriptor.alone(|| {
                 let ready = sys::is_ready(self.number, libc::POLLOUT);
@@ -107,12 +114,13 @@ impl Transfer<'_> {
         };
         let (list, count) = match self.shape {
             Shape::Buffer | Shape::Socket => {
-                let (at, left) = (self.frame.rsi + self.done, self.frame.rdx - self.done);
+                let (at, left) =
+                    (self.frame.argument(1) + self.done, self.frame.argument(2) - self.done);
                 let rest = one(at, left);
                 return call(&raw const rest as usize, 1);
             }
-            Shape::Vector => (self.frame.rsi, self.frame.rdx),
-            Shape::Message => match user::read::<[u64; 2]>(self.frame.rsi + 16) {
+            Shape::Vector => (self.frame.argument(1), self.frame.argument(2)),
+            Shape::Message => match user::read::<[u64; 2]>(self.frame.argument(1) + 16) {
                 Ok([list, count]) => (list as usize, count as usize),
                 Err(fault) => return fault,
             },

@@ -57,7 +57,7 @@ pub(crate) fn read(frame: &mut Frame) -> isize {
 
 /// write(2)
 pub(crate) fn write(frame: &mut Frame) -> isize {
-    transfer(frame, Shape::Buffer, Direction::Write, frame.rdx)
+    transfer(frame, Shape::Buffer, Direction::Write, frame.argument(2))
 }
 
 /// readv(2)
@@ -67,7 +67,7 @@ pub(crate) fn readv(frame: &mut Frame) -> isize {
 
 /// writev(2)
 pub(crate) fn writev(frame: &mut Frame) -> isize {
-    match total(frame.rsi, frame.rdx) {
+    match total(frame.argument(1), frame.argument(2)) {
         Some(wanted) => transfer(frame, Shape::Vector, Direction::Write, wanted),
         None => frame.pass(),
     }
@@ -78,24 +78,24 @@ const AT_ONCE: i32 = MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB;
 
 /// recvfrom(2)
 pub(crate) fn recvfrom(frame: &mut Frame) -> isize {
-    if frame.r10 as i32 & AT_ONCE != 0 {
+    if frame.argument(3) as i32 & AT_ONCE != 0 {
         return attempt(frame);
     }
-    let wanted = if frame.r10 as i32 & MSG_WAITALL != 0 { frame.rdx } else { 0 };
+    let wanted = if frame.argument(3) as i32 & MSG_WAITALL != 0 { frame.argument(2) } else { 0 };
     transfer(frame, Shape::Socket, Direction::Read, wanted)
 }
 
 /// sendto(2)
 pub(crate) fn sendto(frame: &mut Frame) -> isize {
-    if frame.r10 as i32 & MSG_DONTWAIT != 0 {
+    if frame.argument(3) as i32 & MSG_DONTWAIT != 0 {
         return attempt(frame);
     }
-    transfer(frame, Shape::Socket, Direction::Write, frame.rdx)
+    transfer(frame, Shape::Socket, Direction::Write, frame.argument(2))
 }
 
 /// recvmsg(2)
 pub(crate) fn recvmsg(frame: &mut Frame) -> isize {
-    let flags = frame.rdx as i32;
+    let flags = frame.argument(2) as i32;
     if flags & AT_ONCE != 0 {
         return attempt(frame);
     }
@@ -108,11 +108,11 @@ pub(crate) fn recvmsg(frame: &mut Frame) -> isize {
 
 /// sendmsg(2)
 pub(crate) fn sendmsg(frame: &mut Frame) -> isize {
-    if frame.rdx as i32 & MSG_DONTWAIT != 0 {
+    if frame.argument(2) as i32 & MSG_DONTWAIT != 0 {
         return attempt(frame);
     }
     // msg_iov and msg_iovlen are the third and fourth field of the header.
-    let buffers = user::read::<[u64; 2]>(frame.rsi.wrapping_add(16));
+    let buffers = user::read::<[u64; 2]>(frame.argument(1).wrapping_add(16));
     match buffers.ok().and_then(|[list, count]| total(list as usize, count as usize)) {
         Some(wanted) => transfer(frame, Shape::Message, Direction::Write, wanted),
         None => frame.pass(),
@@ -127,18 +127,18 @@ pub(crate) fn sendmmsg(frame: &mut Frame) -> isize {
 /// recvmmsg(2): waits for the first message, and takes the others that are there.
 pub(crate) fn recvmmsg(frame: &mut Frame) -> isize {
     const MSG_WAITFORONE: i32 = 0x10000;
-    if frame.r8 != 0 {
+    if frame.argument(4) != 0 {
         return offload(frame.number(), frame.arguments(), Interrupted::Fails);
     }
-    if frame.r10 as i32 & MSG_DONTWAIT != 0 {
+    if frame.argument(3) as i32 & MSG_DONTWAIT != 0 {
         return attempt(frame);
     }
-    let forone = frame.r10 as i32 & MSG_WAITFORONE != 0;
-    frame.r10 &= !(MSG_WAITFORONE as usize);
+    let forone = frame.argument(3) as i32 & MSG_WAITFORONE != 0;
+    frame.set_argument(3, frame.argument(3) & !(MSG_WAITFORONE as usize));
     let mut taken = 0;
     many(frame, libc::SYS_recvmsg, |one| {
         if forone && taken > 0 {
-            one.rdx |= MSG_DONTWAIT as usize;
+            one.set_argument(2, one.argument(2) | MSG_DONTWAIT as usize);
         }
         taken += 1;
         recvmsg(one)
@@ -146,10 +146,10 @@ pub(crate) fn recvmmsg(frame: &mut Frame) -> isize {
 }
 
 fn many(frame: &mut Frame, number: i64, mut call: impl FnMut(&mut Frame) -> isize) -> isize {
-    let (list, count) = (frame.rsi, (frame.rdx as u32).min(1024) as usize);
+    let (list, count) = (frame.argument(1), (frame.argument(2) as u32).min(1024) as usize);
     for index in 0..count {
         let header = list + index * size_of::<libc::mmsghdr>();
-        let mut one = frame.with(number, [frame.rdi, header, frame.r10, 0, 0, 0]);
+        let mut one = frame.with(number, [frame.argument(0), header, frame.argument(3), 0, 0, 0]);
         let result = call(&mut one);
         if failed(result) {
             return if index > 0 { index as isize } else { result };
@@ -188,7 +188,7 @@ pub(crate) fn attempt(frame: &Frame) -> isize {
 }
 
 fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize) -> isize {
-    let number = frame.rdi;
+    let number = frame.argument(0);
     let Some(descriptor) = registry::get(number) else { return frame.pass() };
     let kind = descriptor.kind(number);
     let is_socket = matches!(kind, Kind::Stream | Kind::Message);
@@ -199,7 +199,7 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
     if kind == Kind::Name && shape == Shape::Buffer && direction == Direction::Write {
         return files::write_name(frame, descriptor);
     }
-    let nothing = shape == Shape::Buffer && frame.rdx == 0;
+    let nothing = shape == Shape::Buffer && frame.argument(2) == 0;
     if nothing && is_socket && direction == Direction::Read {
         return attempt(frame);
     }
@@ -276,7 +276,9 @@ impl Transfer<'_> {
     fn suits_ring(&self, kind: Kind) -> bool {
         let plain = match self.shape {
             Shape::Buffer => true,
-            Shape::Socket => self.frame.r8 == 0 && self.frame.r10 as i32 & !MSG_WAITALL == 0,
+            Shape::Socket => {
+                self.frame.argument(4) == 0 && self.frame.argument(3) as i32 & !MSG_WAITALL == 0
+            }
             Shape::Vector | Shape::Message => false,
         };
         ring::is_active()
@@ -284,13 +286,13 @@ impl Transfer<'_> {
             && plain
             && self.direction == Direction::Read
             && kind == Kind::Stream
-            && self.frame.rdx != 0
+            && self.frame.argument(2) != 0
             && self.descriptor.is_known_to_block()
     }
 
     /// Parks the thread until the kernel has received.
     fn receive(&self, deadline: u64) -> Received {
-        let (at, left) = (self.frame.rsi + self.done, self.frame.rdx - self.done);
+        let (at, left) = (self.frame.argument(1) + self.done, self.frame.argument(2) - self.done);
         receive(self.number, at, left, deadline)
     }
 
@@ -375,8 +377,8 @@ impl Transfer<'_> {
         let short = matches!(self.shape, Shape::Buffer | Shape::Socket)
             && self.direction == Direction::Read
             && kind == Kind::Stream
-            && count < self.frame.rdx - self.done
-            && (self.shape == Shape::Buffer || self.frame.r10 as i32 & MSG_PEEK == 0);
+            && count < self.frame.argument(2) - self.done
+            && (self.shape == Shape::Buffer || self.frame.argument(3) as i32 & MSG_PEEK == 0);
         if short {
             self.descriptor.emptied(seen);
         }

@@ -233,7 +233,8 @@ pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
         });
         sentences.push(format!(
             "The hypervisor took more than a tenth of a processor{share} in or around {stolen} of {blocks} {what}, which count \
-             less; {again} were measured besides."
+             less; {again} more {} measured.",
+            if again == 1 { "was" } else { "were" }
         ));
     }
     if waited > 0 {

@@ -63,9 +63,10 @@ pub fn sheet(answer: &Answer<'_>, raw: &RawLines) -> Sheet {
 fn title(heading: &Heading) -> String {
     let design = &heading.design;
     let plan = heading.plan.iter().map(|plan| format!("{} · {}: ", plan.title, plan.experiment));
-    let service = match design.architectures.is_empty() {
-        true => String::new(),
-        false => format!("the {} service under ", design.service),
+    let service = match (design.architectures.is_empty(), &design.builds) {
+        (true, _) => String::new(),
+        (false, None) => format!("the {} service under ", design.service),
+        (false, Some(_)) => format!("the {} service: ", design.service),
     };
     format!("{}{service}{}", plan.collect::<String>(), design.compared())
 }
@@ -80,9 +81,10 @@ fn lead(answer: &Answer<'_>, proof: Option<Figure>) -> Part {
     let map = Map::of(summary);
     let map = (!map.is_empty()).then(|| the_map(answer, &map, proof.is_some()));
     let proof = proof.map(|proof| {
-        let title = match &summary.current {
-            Some(current) => format!("Beside {current} at {}", proof.title),
-            None => format!("How far behind the best at {}", proof.title),
+        let title = match (&summary.current, &summary.builds) {
+            (Some(current), _) => format!("Beside {current} at {}", proof.title),
+            (None, Some(_)) => format!("The change at {}", proof.title),
+            (None, None) => format!("How far behind the best at {}", proof.title),
         };
         vec![Part::Figure(Figure { title, ..proof })]
     });
@@ -101,10 +103,12 @@ fn lead(answer: &Answer<'_>, proof: Option<Figure>) -> Part {
 
 fn the_map(answer: &Answer<'_>, map: &Map, has_proof: bool) -> Vec<Part> {
     let Answer { summary, recommendation: said, .. } = answer;
-    let colours = match &summary.current {
+    let colours = match (&summary.current, &summary.builds) {
         _ if !has_proof => "",
-        Some(_) => "Green: better for sure, or level. ",
-        None => "Full green: the best for sure; faint green: the best as measured, or level. ",
+        (Some(_), _) | (None, Some(_)) => "Green: better for sure, or level. ",
+        (None, None) => {
+            "Full green: the best for sure; faint green: the best as measured, or level. "
+        }
     };
     let mut title = map.title.clone();
     title[..1].make_ascii_uppercase();
