@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::datagrams::Datagram;
 use super::Network;
+use super::datagrams::Datagram;
 use crate::decisions::Kind;
 
 /// The links that differ from what the seed has drawn, by the two hosts.
