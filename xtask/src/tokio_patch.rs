@@ -21,11 +21,13 @@ const ECOSYSTEM: &str = "patch/ecosystem";
 const LOCKED: &str = "patch/locked";
 /// Programs and clients in a simulated world.
 const SIMULATED: &str = "patch/simulated";
+/// Programs with planted faults, in the simulation of others.
+const TURMOIL: &str = "patch/turmoil";
 /// The package, and the program, of `cargo duality`.
 const COMMAND: &str = "cargo-duality";
 
-/// The crate, the programs of its tests, and the crates that must compile against it.
-pub(crate) const FOLDERS: [&str; 5] = [CRATE, PROGRAMS, ECOSYSTEM, LOCKED, SIMULATED];
+/// The crate, the programs of its tests, and what must compile against it or beside it.
+pub(crate) const FOLDERS: [&str; 6] = [CRATE, PROGRAMS, ECOSYSTEM, LOCKED, SIMULATED, TURMOIL];
 
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     // The three build many of the same crates.
@@ -47,7 +49,7 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
     for folder in [CRATE, PROGRAMS, SIMULATED] {
         execute(&mut cargo(folder, &["clippy", "--all-targets", "--", "-D", "warnings"]))?;
     }
-    for folder in [ECOSYSTEM, LOCKED] {
+    for folder in [ECOSYSTEM, LOCKED, TURMOIL] {
         execute(&mut cargo(folder, &["check"]))?;
     }
     let without = match minimal::run(workspace) {

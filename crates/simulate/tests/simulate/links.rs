@@ -2,6 +2,7 @@
 //! own host reaches.
 
 use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream, UdpSocket};
@@ -104,7 +105,7 @@ fn a_link_has_a_latency_of_its_own() {
 fn a_listener_at_a_loopback_address_is_its_hosts_own() {
     seeds(0..5).faults(Faults::NONE).run(|net| async move {
         net.host("server", || async {
-            let local = ([127, 0, 0, 1], 7).into();
+            let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 7);
             let mut listener = TcpListener::bind(local, &ListenOptions::default())?;
             let own = TcpStream::connect(local).await?;
             listener.accept().await?;

@@ -252,7 +252,7 @@ fn a_host_twice_is_refused_in_one_line() {
 fn a_listener_of_std_takes_no_port_of_the_machine() {
     seeds(0..3).run(|net: Net| async move {
         let listen = || async {
-            let address = "0.0.0.0:80".parse().unwrap();
+            let address = std::net::SocketAddr::from(([0, 0, 0, 0], 80));
             let listener = std::net::TcpListener::bind(address)?;
             assert_eq!(listener.local_addr()?, address);
             time::sleep(Duration::from_secs(1)).await;

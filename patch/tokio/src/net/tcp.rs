@@ -52,8 +52,8 @@ impl TcpListener {
         Self::listening(socket, BACKLOG)
     }
 
-    /// Takes a socket of `std`, in non-blocking mode. On a simulated host, it listens at the address
-    /// that `std` has bound.
+    /// Takes a socket of `std`, in non-blocking mode. On a simulated host, it listens at the
+    /// address that `std` has bound.
     ///
     /// # Errors
     ///

@@ -5,9 +5,11 @@
 
 mod axum;
 mod cluster;
+mod finds;
 mod grpc;
 mod hosts;
 mod links;
+mod planted;
 mod tcp;
 
 use std::future::Future;
@@ -15,7 +17,7 @@ use std::io;
 use std::time::Duration;
 
 use duality_simulate::{Faults, Net, Seeds, seeds};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{self, TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 const PORT: u16 = 1738;
