@@ -19,11 +19,15 @@ const PROGRAMS: &str = "patch/try";
 const ECOSYSTEM: &str = "patch/ecosystem";
 /// A program with a `Cargo.lock` of old versions, as a user may have.
 const LOCKED: &str = "patch/locked";
+/// Programs and clients in a simulated world.
+const SIMULATED: &str = "patch/simulated";
+/// Programs with planted faults, in the simulation of others.
+const TURMOIL: &str = "patch/turmoil";
 /// The package, and the program, of `cargo duality`.
 const COMMAND: &str = "cargo-duality";
 
-/// The crate, the programs of its tests, and the crates that must compile against it.
-pub(crate) const FOLDERS: [&str; 4] = [CRATE, PROGRAMS, ECOSYSTEM, LOCKED];
+/// The crate, the programs of its tests, and what must compile against it or beside it.
+pub(crate) const FOLDERS: [&str; 6] = [CRATE, PROGRAMS, ECOSYSTEM, LOCKED, SIMULATED, TURMOIL];
 
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     // The three build many of the same crates.
@@ -42,10 +46,10 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
             Failure::lack("crates.io is out of reach", "the programs depend on crates of it")
         })?;
     }
-    for folder in [CRATE, PROGRAMS] {
+    for folder in [CRATE, PROGRAMS, SIMULATED] {
         execute(&mut cargo(folder, &["clippy", "--all-targets", "--", "-D", "warnings"]))?;
     }
-    for folder in [ECOSYSTEM, LOCKED] {
+    for folder in [ECOSYSTEM, LOCKED, TURMOIL] {
         execute(&mut cargo(folder, &["check"]))?;
     }
     let without = match minimal::run(workspace) {
@@ -56,6 +60,8 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
         other => other.map(|_| None)?,
     };
     execute(cargo_command(workspace).args(["build", "--locked", "--package", COMMAND]))?;
+    // A few seeds of each. DUALITY_SEEDS=1000 has more of them run.
+    execute(&mut cargo(SIMULATED, &["test", "--no-fail-fast"]))?;
     let mut tests = cargo(PROGRAMS, &["test", "--no-fail-fast"]);
     let tests = tests.env("CARGO_DUALITY", workspace.target.join("debug").join(COMMAND));
     match (execute_tests(tests), without) {

@@ -2,7 +2,8 @@
 //! for a kernel thread. On a kernel thread that simulates, the answer is the simulation's own. So
 //! `Instant::now()`, `SystemTime::now()` and the order of a `HashMap` are the same whenever a seed
 //! is run. A name is that of a simulated host. A kernel thread runs before its starter goes on, and
-//! one that waits is refused. A sync of a file on a host's disk is noted.
+//! one that waits is refused. A sync of a file on a host's disk is noted. A listener of `std` binds
+//! no port of the machine.
 //!
 //! The crate defines symbols of the C library. A program that links it calls these functions, and
 //! so does `std`. Link it into tests alone, as a dev-dependency, since each call costs more there:
@@ -16,6 +17,7 @@
 
 mod files;
 mod names;
+mod sockets;
 mod threads;
 
 use std::ffi::{CStr, c_void};

@@ -300,6 +300,8 @@ pub struct Counts {
     pub full_disks: u64,
     /// Syncs of files that failed.
     pub failed_syncs: u64,
+    /// Packets and datagrams that a link held.
+    pub held: u64,
     /// Hosts that drained.
     pub drains: u64,
 }
@@ -312,12 +314,12 @@ impl Counts {
         }
     }
 
-    pub(crate) fn each(&self) -> [(&'static str, u64); 28] {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 29] {
         let mut copy = *self;
         copy.each_mut().map(|(name, count)| (name, *count))
     }
 
-    pub(crate) fn each_mut(&mut self) -> [(&'static str, &mut u64); 28] {
+    pub(crate) fn each_mut(&mut self) -> [(&'static str, &mut u64); 29] {
         [
             ("turns", &mut self.turns),
             ("packets", &mut self.packets),
@@ -346,6 +348,7 @@ impl Counts {
             ("short writes", &mut self.short_writes),
             ("full disks", &mut self.full_disks),
             ("failed syncs", &mut self.failed_syncs),
+            ("held", &mut self.held),
             ("drains", &mut self.drains),
         ]
     }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
@@ -151,13 +152,49 @@ impl Net {
         Partition { net: self, ways: vec![(self.index(from), self.index(to))] }
     }
 
-    /// Ends all partitions.
+    /// Holds all packets between two hosts, those on their way included, until
+    /// [`release`](Self::release). No packet is lost or sent again, and no kernel gives up.
+    pub fn hold(&self, one: &str, other: &str) {
+        self.hold_one_way(one, other);
+        self.hold_one_way(other, one);
+    }
+
+    /// Holds the packets of one direction.
+    pub fn hold_one_way(&self, from: &str, to: &str) {
+        let (from, to) = (self.index(from), self.index(to));
+        lock(&self.shared.network).hold(from, to);
+    }
+
+    /// Has all packets arrive that are held between two hosts.
+    pub fn release(&self, one: &str, other: &str) {
+        let (one, other) = (self.index(one), self.index(other));
+        let mut net = lock(&self.shared.network);
+        net.release(one, other);
+        net.release(other, one);
+    }
+
+    /// Sets the latency of packets between two hosts, from the least to the most. It also holds in
+    /// the liveness phase.
+    ///
+    /// # Panics
+    ///
+    /// If the most is below the least.
+    pub fn set_latency(&self, one: &str, other: &str, range: RangeInclusive<Duration>) {
+        assert!(!range.is_empty(), "the most latency is below the least: swap them");
+        let latency = (nanoseconds(*range.start()), nanoseconds(*range.end()));
+        let (one, other) = (self.index(one), self.index(other));
+        let mut net = lock(&self.shared.network);
+        net.set_latency(one, other, latency);
+        net.set_latency(other, one, latency);
+    }
+
+    /// Ends all partitions, and releases all packets that are held.
     pub fn heal(&self) {
         lock(&self.shared.network).heal();
     }
 
-    /// Begins the liveness phase: all faults and partitions end. From now on, everything must
-    /// recover.
+    /// Begins the liveness phase: faults end, as with [`heal`](Self::heal). From now on, everything
+    /// must recover.
     pub fn calm(&self) {
         lock(&self.shared.network).calm();
     }

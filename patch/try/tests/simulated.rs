@@ -10,7 +10,7 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use duality_outside as _;
-use duality_simulate::{Faults, Host, Net, Waits, seeds};
+use duality_simulate::{Faults, Host, Net, Violation, Waits, seeds};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, broadcast};
@@ -138,7 +138,7 @@ async fn ask(wire: &mut BufReader<TcpStream>, request: &str) -> io::Result<Strin
 }
 
 /// A partition and a crash. Afterwards faults end, clients are served, and a drain ends the server.
-async fn trouble(net: Net, server: Host, clients: Vec<Host>) -> Result<(), String> {
+async fn trouble(net: Net, server: Host, clients: Vec<Host>) -> Result<(), Violation> {
     sleep(net.draw_time(Duration::from_secs(30))).await;
     net.partition("ann", "store").for_(net.draw_time(Duration::from_secs(20)));
     sleep(net.draw_time(Duration::from_secs(30))).await;
@@ -156,7 +156,7 @@ async fn trouble(net: Net, server: Host, clients: Vec<Host>) -> Result<(), Strin
     timeout(Duration::from_secs(60), server.ended()).await.map_err(|_| "a drain ends nothing")?
 }
 
-async fn store_in_trouble(net: Net, server: Host) -> Result<(), String> {
+async fn store_in_trouble(net: Net, server: Host) -> Result<(), Violation> {
     let clients = ["ann", "bob"].map(|name| {
         let inner = net.clone();
         net.client(name, move || use_store(inner.clone(), name))

@@ -87,13 +87,14 @@ impl Network {
         address: SocketAddr,
         backlog: i32,
     ) -> io::Result<u64> {
+        let is_local = address.ip().is_loopback();
         let address = self.free_address(host, address)?;
         let port = address.port();
         if self.listeners.contains_key(&address) {
             return Err(refused(libc::EADDRINUSE));
         }
         let backlog = usize::try_from(backlog).unwrap_or(0).max(1);
-        let listener = Listener { address, backlog, queue: Default::default() };
+        let listener = Listener { address, is_local, backlog, queue: Default::default() };
         let number = self.insert(host, SocketKind::Listener(listener));
         self.listeners.insert(address, number);
         self.tell(|net| format!("{} listens at port {port}", net.name(host)));

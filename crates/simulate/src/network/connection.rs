@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::{Network, Socket, SocketKind};
-use crate::decisions::Kind;
 
 /// The first pause before a packet is sent again. Each further pause is twice as long, up to
 /// [`LONGEST`] (tcp(7)).
@@ -145,9 +144,9 @@ impl Network {
             return; // Nothing that its destructors send leaves a host that has crashed.
         }
         let from = end.peer_host;
-        let (least, most) = self.profile.latency;
-        let latency = least + self.draw(Kind::Latency, most - least);
-        let sent = self.carried(from, to, &packet);
+        let host = self.sockets.get(&to).map_or(from, |socket| socket.host);
+        let latency = self.draw_latency(from, host);
+        let sent = self.carried(from, host, &packet);
         let time = (sent + latency).max(before);
         let Some(end) = self.connection_mut(to) else { return };
         end.wire.push_back((time, 0, packet));
@@ -156,10 +155,9 @@ impl Network {
         }
     }
 
-    /// When the link to the host of `to` has carried the packet.
-    fn carried(&mut self, from: usize, to: u64, packet: &Packet) -> u64 {
+    /// When the link between two hosts has carried the packet.
+    fn carried(&mut self, from: usize, host: usize, packet: &Packet) -> u64 {
         let Packet::Data(bytes) = packet else { return self.now };
-        let host = self.sockets.get(&to).map_or(from, |socket| socket.host);
         if self.profile.bandwidth == 0 || host == from {
             return self.now;
         }
@@ -171,7 +169,7 @@ impl Network {
         *busy
     }
 
-    fn schedule(&mut self, to: u64, time: u64) {
+    pub(super) fn schedule(&mut self, to: u64, time: u64) {
         self.next_arrival += 1;
         self.arrivals.push(Reverse((time, self.next_arrival, to)));
     }
@@ -226,6 +224,10 @@ impl Network {
         let Some((_, tries, packet)) = end.wire.front() else { return };
         let is_syn = matches!(packet, Packet::Syn);
         let (tries, peer, from) = (tries + 1, end.peer, end.peer_host);
+        if self.holds_wire(from, host, to) {
+            return;
+        }
+        let Some(end) = self.connection(to) else { return };
         let is_full = is_syn && self.is_full(end.local);
         if self.is_cut(from, host) || !self.hosts[host].is_up || is_full {
             let pause = ((if is_syn { 5 * AGAIN } else { AGAIN }) << tries.min(10)).min(LONGEST);
@@ -334,18 +336,20 @@ impl Network {
     }
 
     fn syn(&mut self, to: u64, peer: u64) {
+        let Some(Socket { host, .. }) = self.sockets.get(&to) else { return };
+        let host = *host;
         let Some(end) = self.connection_mut(to) else { return };
         end.is_open = true;
-        let local = end.local;
+        let (local, is_loopback) = (end.local, end.peer_host == host);
         let listener = self.listeners.get(&local).copied();
         match listener.and_then(|number| self.listener_mut(number)) {
-            Some(listening) => {
+            Some(listening) if is_loopback || !listening.is_local => {
                 listening.queue.push_back(to);
                 self.counts.connections += 1;
                 self.send_packet(peer, Packet::SynAck);
                 self.look(listener.unwrap_or(0));
             }
-            None => {
+            _ => {
                 self.send_packet(peer, Packet::Refused);
                 self.lose(to);
             }

@@ -90,11 +90,22 @@ impl Network {
         Ok(bytes.len())
     }
 
+    /// The hosts of two addresses.
+    fn link_of(&self, from: SocketAddr, to: SocketAddr) -> Option<(usize, usize)> {
+        let host_of = |address: SocketAddr| {
+            (0..self.hosts.len()).find(|host| address_of(*host) == address.ip())
+        };
+        Some((host_of(from)?, host_of(to)?))
+    }
+
     fn fly(&mut self, datagram: Datagram, to: SocketAddr) {
-        let (least, most) = self.profile.latency;
-        let mut latency = least + self.draw(Kind::Latency, most - least);
+        let link = self.link_of(datagram.from, to);
+        // The host is not there: any latency will do.
+        let (from, host) = link.unwrap_or((0, 0));
+        let mut latency = self.draw_latency(from, host);
         if self.happens(Kind::Datagram, self.profile.overtaking) {
             self.counts.overtaken += 1;
+            let (_, most) = self.latency_of(from, host);
             latency += self.draw(Kind::Latency, most * OVERTAKEN);
         }
         self.next_arrival += 1;
@@ -112,10 +123,10 @@ impl Network {
     }
 
     fn arrive_datagram(&mut self, datagram: Datagram, to: SocketAddr) {
-        let host_of = |address: SocketAddr| {
-            (0..self.hosts.len()).find(|host| address_of(*host) == address.ip())
-        };
-        let (Some(host), Some(sender)) = (host_of(to), host_of(datagram.from)) else { return };
+        let Some((sender, host)) = self.link_of(datagram.from, to) else { return };
+        if self.holds_datagram((sender, host), &datagram, to) {
+            return;
+        }
         if self.is_cut(sender, host) || !self.hosts[host].is_up {
             self.counts.lost += 1;
             return;

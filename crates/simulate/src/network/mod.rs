@@ -14,6 +14,7 @@ pub(crate) mod clock;
 mod connection;
 mod datagrams;
 mod disk;
+mod links;
 mod readiness;
 pub(crate) mod story;
 
@@ -29,6 +30,7 @@ use self::clock::Clock;
 use self::connection::Connection;
 use self::datagrams::{Datagrams, Flying};
 use self::disk::Disk;
+use self::links::Links;
 pub(crate) use self::story::Story;
 use crate::decisions::{Decisions, Kind};
 use crate::faults::{Counts, Faults, Profile};
@@ -59,6 +61,8 @@ enum SocketKind {
 
 struct Listener {
     address: SocketAddr,
+    /// Only the host itself reaches it: a listener at a loopback address.
+    is_local: bool,
     backlog: usize,
     queue: VecDeque<u64>,
 }
@@ -107,6 +111,7 @@ pub(crate) struct Network {
     looks: BinaryHeap<Reverse<(u64, u64)>>,
     /// The ends of cuts: from a host to another one.
     cuts: BTreeMap<(usize, usize), u64>,
+    links: Links,
     /// Until when the link from a host to another one is busy.
     busy: BTreeMap<(usize, usize), u64>,
     next_socket: u64,
@@ -140,6 +145,7 @@ impl Network {
             arrivals: BinaryHeap::new(),
             looks: BinaryHeap::new(),
             cuts: BTreeMap::new(),
+            links: Links::default(),
             busy: BTreeMap::new(),
             next_socket: 0,
             next_arrival: 0,
@@ -232,8 +238,9 @@ impl Network {
         self.cuts.insert((from, to), until);
     }
 
-    /// Ends all cuts.
+    /// Ends all cuts, and releases all packets that are held.
     pub(crate) fn heal(&mut self) {
+        self.release_all();
         if !self.cuts.is_empty() {
             self.tell(|_| "all partitions end".to_owned());
             self.cuts.clear();

@@ -4,6 +4,7 @@
 use duality_outside as _;
 
 mod disks;
+mod links;
 mod planted;
 mod services;
 mod world;

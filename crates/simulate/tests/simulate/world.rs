@@ -247,6 +247,23 @@ fn a_host_twice_is_refused_in_one_line() {
     assert!(why.contains("there is a host \"server\": choose another name"), "{why}");
 }
 
+/// Code such as tonic's server binds by `std`, and hands the socket to its runtime.
+#[test]
+fn a_listener_of_std_takes_no_port_of_the_machine() {
+    seeds(0..3).run(|net: Net| async move {
+        let listen = || async {
+            let address = std::net::SocketAddr::from(([0, 0, 0, 0], 80));
+            let listener = std::net::TcpListener::bind(address)?;
+            assert_eq!(listener.local_addr()?, address);
+            time::sleep(Duration::from_secs(1)).await;
+            std::io::Result::Ok(())
+        };
+        let (one, other) = (net.host("one", listen), net.host("other", listen));
+        one.ended().await?;
+        other.ended().await
+    });
+}
+
 /// A static variable decides, and begins anew in each process.
 #[test]
 fn statics_begin_anew_in_processes_of_their_own() {

@@ -14,7 +14,16 @@ macro_rules! of_std {
                 let descriptor = ::std::os::fd::OwnedFd::from(socket);
                 Ok(Self { socket: $crate::net::socket::Socket::new(descriptor)? })
             }
+        }
 
+        $crate::net::common::as_std!($socket, $std);
+    };
+}
+
+/// As [`of_std`], for a `$socket` with a `from_std` of its own.
+macro_rules! as_std {
+    ($socket:ident, $std:ty) => {
+        impl $socket {
             /// The socket of `std`, which stays in non-blocking mode.
             ///
             /// # Errors
@@ -301,4 +310,4 @@ macro_rules! datagrams {
     };
 }
 
-pub(crate) use {datagrams, of_std, readiness};
+pub(crate) use {as_std, datagrams, of_std, readiness};

@@ -30,7 +30,7 @@ pub struct TcpListener {
     socket: Socket,
 }
 
-common::of_std!(TcpListener, std::net::TcpListener);
+common::as_std!(TcpListener, std::net::TcpListener);
 
 impl TcpListener {
     /// Listens at the first of the addresses that can be had. Port 0 takes a free one.
@@ -50,6 +50,22 @@ impl TcpListener {
         sockopt::set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &address)?;
         Self::listening(socket, BACKLOG)
+    }
+
+    /// Takes a socket of `std`, in non-blocking mode. On a simulated host, it listens at the
+    /// address that `std` has bound.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `ioctl(2)`, and on a simulated host those of `bind(2)`.
+    #[track_caller]
+    pub fn from_std(socket: std::net::TcpListener) -> io::Result<Self> {
+        if let Some(sockets) = SimulatedSockets::here()
+            && sockets.addresses(socket.as_fd()).is_err()
+        {
+            return Self::simulated(&sockets, socket.local_addr()?, BACKLOG);
+        }
+        Ok(Self { socket: Socket::new(socket.into())? })
     }
 
     pub(super) fn simulated(
