@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,25 +23,41 @@ struct Simulated {
     socket: SocketId,
 }
 
-/// A descriptor for `id`.
-fn open_descriptor(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<OwnedFd> {
-    static NULL: OnceLock<OwnedFd> = OnceLock::new();
-    let null = match NULL.get() {
-        Some(null) => null,
+/// The descriptor of sockets that have none of their own. Stays open.
+static NULL: OnceLock<OwnedFd> = OnceLock::new();
+
+fn null() -> io::Result<&'static OwnedFd> {
+    match NULL.get() {
+        Some(null) => Ok(null),
         None => {
             let opened = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-            NULL.get_or_init(|| opened)
+            Ok(NULL.get_or_init(|| opened))
         }
-    };
-    let descriptor = fcntl_dupfd_cloexec(null, 0)?;
+    }
+}
+
+/// What a socket without a descriptor shows as its descriptor.
+#[cold]
+pub(super) fn shared_descriptor() -> BorrowedFd<'static> {
+    NULL.get().expect("a socket has its descriptor until it is dropped, or shares one").as_fd()
+}
+
+/// A descriptor for `id`.
+fn open_descriptor(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<OwnedFd> {
+    let descriptor = fcntl_dupfd_cloexec(null()?, 0)?;
     machine.opened(descriptor.as_raw_fd(), id);
     Ok(descriptor)
 }
 
-/// A socket for `id`, with a descriptor of its own.
+/// A socket for `id`, with a descriptor of its own unless the machine's sockets share one.
 pub(super) fn socket(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<Socket> {
-    let descriptor = open_descriptor(machine, id)?;
-    let mut socket = Socket::new(descriptor, true);
+    let mut socket = match machine.shares_descriptor() {
+        true => {
+            null()?;
+            Socket::without_descriptor()
+        }
+        false => Socket::new(open_descriptor(machine, id)?, true),
+    };
     socket.channel = Some(Box::new(Simulated { machine: machine.clone(), socket: id }));
     socket.by_system_calls = true;
     Ok(socket)
@@ -77,7 +93,10 @@ impl Channel for Simulated {
     }
 
     fn close(&self, socket: BorrowedFd<'_>) {
-        self.machine.closed(socket.as_raw_fd());
+        match self.machine.shares_descriptor() {
+            true => self.machine.close(self.socket),
+            false => self.machine.closed(socket.as_raw_fd()),
+        }
     }
 
     fn break_off(&self, _socket: BorrowedFd<'_>) {
@@ -111,6 +130,9 @@ impl Channel for Simulated {
     }
 
     fn duplicate(&self, _socket: BorrowedFd<'_>, twin: BorrowedFd<'_>) -> Option<Box<dyn Channel>> {
+        if self.machine.shares_descriptor() {
+            return None;
+        }
         self.machine.opened(twin.as_raw_fd(), self.socket);
         Some(Box::new(Self { machine: self.machine.clone(), socket: self.socket }))
     }

@@ -350,6 +350,18 @@ impl Core {
                 poller.forget(descriptor.as_fd(), token);
             }
         }
+        self.end_watch(token);
+    }
+
+    /// Ends the watch of a descriptor that stays open.
+    #[cold]
+    pub(crate) fn unwatch(&self, descriptor: BorrowedFd<'_>, token: Token) {
+        self.poller.borrow_mut().forget(descriptor, token);
+        self.end_watch(token);
+    }
+
+    #[inline]
+    fn end_watch(&self, token: Token) {
         self.sources.borrow_mut().remove(token);
         self.gathered.forget_descriptor(token);
     }
