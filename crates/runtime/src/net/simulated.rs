@@ -3,16 +3,15 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use duality_poller::Direction;
-use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::Shutdown;
 
-use super::socket::{Access, Channel, Moved, Socket};
+use super::socket::{Access, Channel, Moved, Socket, null};
 pub(super) use crate::event_loop::current::machine;
 use crate::machine::{self, Machine, SocketId};
 use crate::tcp_info::Closed;
@@ -21,25 +20,6 @@ use crate::tcp_info::Closed;
 struct Simulated {
     machine: Arc<dyn Machine>,
     socket: SocketId,
-}
-
-/// The descriptor of sockets that have none of their own. Stays open.
-static NULL: OnceLock<OwnedFd> = OnceLock::new();
-
-fn null() -> io::Result<&'static OwnedFd> {
-    match NULL.get() {
-        Some(null) => Ok(null),
-        None => {
-            let opened = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-            Ok(NULL.get_or_init(|| opened))
-        }
-    }
-}
-
-/// What a socket without a descriptor shows as its descriptor.
-#[cold]
-pub(super) fn shared_descriptor() -> BorrowedFd<'static> {
-    NULL.get().expect("a socket has its descriptor until it is dropped, or shares one").as_fd()
 }
 
 /// A descriptor for `id`.

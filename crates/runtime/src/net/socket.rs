@@ -7,6 +7,7 @@ mod blocking;
 mod channel;
 mod direct;
 mod gathered;
+mod null;
 mod rest;
 mod suspended;
 mod time_limit;
@@ -26,9 +27,9 @@ pub(crate) use self::channel::Channel;
 #[cfg(feature = "rustls")]
 pub(in crate::net) use self::channel::unfinished;
 pub(crate) use self::direct::internet_address;
+pub(in crate::net) use self::null::null;
 pub(crate) use self::rest::Rest;
 pub(crate) use self::time_limit::TimeLimit;
-use super::simulated::shared_descriptor;
 use crate::blocks::Source;
 use crate::drain::{self, DrainTarget, Listed};
 use crate::event_loop::core::Core;
@@ -427,7 +428,7 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.descriptor {
             Some(descriptor) => descriptor.as_fd(),
-            None => shared_descriptor(),
+            None => null::shared(),
         }
     }
 }
@@ -448,7 +449,7 @@ impl Drop for Socket {
         current::with_loop(|core| match (core.filter(|core| core.id() == watcher), descriptor) {
             (Some(core), Some(descriptor)) => core.close(descriptor, token, self.duplicated),
             (None, Some(descriptor)) => remote::close(watcher, token, descriptor),
-            (Some(core), None) => core.unwatch(shared_descriptor(), token),
+            (Some(core), None) => core.unwatch(null::shared(), token),
             (None, None) => {}
         });
     }

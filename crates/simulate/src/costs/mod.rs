@@ -84,8 +84,8 @@ pub struct Question {
     /// Requests per second of all clients together, at random times. `None`: each client asks again
     /// as soon as it is answered.
     pub rate: Option<f64>,
-    /// What a reply and the next request take of the one processor of all clients, in nanoseconds.
-    /// 0: clients have as many processors as they need.
+    /// What a reply and the next request take of the one processor of clients, in nanoseconds. 0:
+    /// clients have as many processors as they need.
     pub client: f64,
     /// The time between a host and a client, one way.
     pub latency: Duration,

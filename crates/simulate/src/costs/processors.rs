@@ -1,8 +1,8 @@
 //! The processors of hosts: which turn each one gives, how long it takes, and what waits.
 //!
 //! ```text
-//!   a loop:     ┌─▶ round: poller ─▶ turns of all ready tasks, one after the other ─┐
-//!               └──────────────────────────────────────────────────────────────────┘  asleep if none
+//!   a loop:     ┌─▶ round: poller ─▶ turns of all ready tasks, one after the other ─┐  asleep
+//!               └───────────────────────────────────────────────────────────────────┘  if none
 //!   threads:    one queue of ready threads ─▶ the first free processor of the host: one turn
 //! ```
 

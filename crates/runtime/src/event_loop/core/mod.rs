@@ -6,6 +6,7 @@
 mod gathered;
 mod pace;
 mod round;
+mod shared;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -350,18 +351,6 @@ impl Core {
                 poller.forget(descriptor.as_fd(), token);
             }
         }
-        self.end_watch(token);
-    }
-
-    /// Ends the watch of a descriptor that stays open.
-    #[cold]
-    pub(crate) fn unwatch(&self, descriptor: BorrowedFd<'_>, token: Token) {
-        self.poller.borrow_mut().forget(descriptor, token);
-        self.end_watch(token);
-    }
-
-    #[inline]
-    fn end_watch(&self, token: Token) {
         self.sources.borrow_mut().remove(token);
         self.gathered.forget_descriptor(token);
     }
