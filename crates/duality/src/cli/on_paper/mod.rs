@@ -261,11 +261,15 @@ fn check(
                 let Some(measured) = observed(&cells) else { continue };
                 let served_at_once = middle(&cells, |cell| cell.connections_served as f64);
                 let clients = (served_at_once as usize).clamp(1, connections);
-                let question = Question {
-                    client: 1e3 * own.client,
-                    window: flags.window,
-                    ..question(&basis, architecture, clients, 1, own)?
+                let asked = match question(&basis, architecture, clients, 1, own) {
+                    Ok(asked) => asked,
+                    Err(why) => {
+                        log::tell(format_args!("left out: {architecture}: {why}"));
+                        break;
+                    }
                 };
+                let (client, window) = (1e3 * own.client, flags.window);
+                let question = Question { client, window, ..asked };
                 let mut row = row(architecture, &question, own, &served, &exchange)?;
                 (row.connections, row.measured) = (connections, Some(measured));
                 rows.push(row);
