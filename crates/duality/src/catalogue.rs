@@ -64,6 +64,20 @@ impl Listed {
     }
 }
 
+/// The request that a service of the user's own is simulated with, and its reply.
+///
+/// # Errors
+///
+/// One line with the remedy, if the service says none.
+pub(crate) fn exchange_of(own: &Service) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+    own.exchange.clone().ok_or_else(|| {
+        let name = own.served.name();
+        let remedy =
+            "add .exchange(request, reply) to the Service, or write a test with duality::simulate";
+        Failure::misuse(format!("the clients do not know what {name} answers: {remedy}"))
+    })
+}
+
 impl Catalogue {
     /// The default service of a command.
     pub(crate) fn default_name(&self) -> &str {

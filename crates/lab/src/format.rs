@@ -61,7 +61,7 @@ pub fn grouped(value: f64) -> String {
 }
 
 /// Microseconds → `85 µs`, `8.5 ms`, `1.2 s`; a zero means that none was measured.
-pub(crate) fn duration(microseconds: f64) -> String {
+pub fn duration(microseconds: f64) -> String {
     match microseconds {
         0.0 => "–".to_owned(),
         below if below < 0.05 => format!("{} ns", three_digits(1e3 * below)),

@@ -178,6 +178,17 @@ pub trait Machine: Debug + Send + Sync {
 
     /// A place for what another crate keeps for the host, until the host ends or crashes.
     fn place(&self) -> &Place;
+
+    /// Whether all sockets share one descriptor, so that more can be open than a process may have
+    /// descriptors. Such a machine hears nothing of [`opened`](Self::opened) and
+    /// [`closed`](Self::closed). Its poller learns which socket waits from the attempt that would
+    /// block, because the wait follows the attempt at once.
+    fn shares_descriptor(&self) -> bool {
+        false
+    }
+
+    /// A socket without a descriptor of its own is closed.
+    fn close(&self, _socket: SocketId) {}
 }
 
 /// See [`Machine::place`].

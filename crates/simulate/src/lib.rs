@@ -49,6 +49,8 @@
 #![warn(missing_debug_implementations)]
 
 mod apart;
+#[cfg(feature = "services")]
+pub mod costs;
 mod decisions;
 mod driver;
 mod faults;

@@ -16,6 +16,7 @@ pub mod list;
 mod live;
 mod load;
 mod model;
+pub mod on_paper;
 mod plan;
 mod prices;
 mod privileges;

@@ -7,9 +7,8 @@ use duality_lab::names::choose_from;
 use duality_simulate::services::{self, Size};
 use duality_simulate::{Faults, Seeds, Tally, Waits, seeds};
 
-use super::{Failure, Party, paragraph, print};
-use crate::Service;
-use crate::catalogue::Catalogue;
+use super::{Failure, Party, on_paper, paragraph, print};
+use crate::catalogue::{Catalogue, exchange_of};
 
 /// The most hosts of one simulation.
 const MOST_HOSTS: usize = 500;
@@ -58,6 +57,8 @@ pub(super) struct Arguments {
     /// Tell all that happens with --seed
     #[arg(long, requires = "seed")]
     trace: bool,
+    #[command(flatten)]
+    on_paper: on_paper::Flags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -71,6 +72,11 @@ enum Which {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(costs) = arguments.on_paper.run() {
+        let (service, seed) = (arguments.service.as_deref(), arguments.seed.unwrap_or(0));
+        let asked = (costs, &arguments.on_paper);
+        return on_paper::answer(catalogue, service, arguments.servers, seed, asked);
+    }
     let size = size(arguments)?;
     let name = arguments.service.as_deref().unwrap_or_else(|| catalogue.default_name());
     let faults = match arguments.faults {
@@ -109,15 +115,6 @@ fn size(arguments: &Arguments) -> Result<Size, Failure> {
         return Err(Failure::misuse(problem));
     }
     Ok(Size { servers, clients, days: time })
-}
-
-fn exchange_of(own: &Service) -> Result<(Vec<u8>, Vec<u8>), Failure> {
-    own.exchange.clone().ok_or_else(|| {
-        let name = own.served.name();
-        let remedy =
-            "add .exchange(request, reply) to the Service, or write a test with duality::simulate";
-        Failure::misuse(format!("the clients do not know what {name} answers: {remedy}"))
-    })
 }
 
 /// What the user types to see one seed again.

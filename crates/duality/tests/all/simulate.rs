@@ -1,6 +1,11 @@
 //! `duality simulate`: what it prints, and its mistakes in one line.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::schema::{check, schema};
 
 fn simulate(arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_duality");
@@ -36,6 +41,62 @@ fn a_mistake_is_one_line() {
         (&["chat", "--seed", "1", "--seeds", "2"], "cannot be used with"),
     ] {
         let output = simulate(arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(says) && text.lines().count() == 1, "{arguments:?}: {text}");
+    }
+}
+
+/// A kept run of http at 100 and 1,000 connections.
+fn kept() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    folder.join("runs/2026-11-22-vm/limit/keep-alive/results.jsonl")
+}
+
+fn on_paper(arguments: &[&str]) -> Output {
+    let kept = kept();
+    let costs = ["--costs", kept.to_str().unwrap(), "--window", "1ms"];
+    simulate(&[arguments, &costs].concat())
+}
+
+#[test]
+fn a_model_of_costs_fits_its_schema_and_comes_back() {
+    let words = ["http", "-a", "epoll,threads", "--processors", "2", "-c", "50", "--json"];
+    let (first, again) = (on_paper(&words), on_paper(&words));
+    let text = String::from_utf8_lossy(&first.stderr);
+    assert!(first.status.success(), "{text}");
+    assert_eq!(first.stdout, again.stdout, "another process has the same answer");
+    let told: Value = serde_json::from_slice(&first.stdout).unwrap();
+    check(&schema("scale"), &told).unwrap_or_else(|problem| panic!("{problem}: {told}"));
+    assert_eq!(told["models"][0]["rows"].as_array().map(Vec::len), Some(2), "{told}");
+}
+
+/// Sockets of a model have no descriptors of their own.
+#[test]
+fn more_connections_fit_than_a_process_has_descriptors() {
+    let kept = kept();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_duality")])
+        .args(["simulate", "http", "--processors", "4", "-a", "epoll", "-c", "500"])
+        .args(["--window", "1ms", "--costs", kept.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let (text, told) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}");
+    assert!(text.starts_with("This is a model and no measurement: http, 500"), "{text}");
+}
+
+#[test]
+fn a_mistake_about_costs_is_one_line() {
+    for (arguments, says) in [
+        (&["http", "-a", "uring"][..], "--costs has no architecture uring: choose from epoll"),
+        (&["chat"], "has not measured chat: run `duality compare chat --out DIR`"),
+        (&["http", "--processors", "0"], "--servers and --processors: from 1"),
+        (&["http", "-c", "0"], "--connections: from 1"),
+        (&["http", "--rate", "0"], "--rate: requests a second from"),
+    ] {
+        let output = on_paper(arguments);
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
         assert!(text.contains(says) && text.lines().count() == 1, "{arguments:?}: {text}");

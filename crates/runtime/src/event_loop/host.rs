@@ -85,6 +85,12 @@ impl Host {
             || core.next_expiry().is_some_and(|expiry| expiry <= now)
     }
 
+    /// The number of tasks that are ready.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.event_loop.core.tasks.ready()
+    }
+
     /// The time of the next timer.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {

@@ -4,15 +4,14 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use duality_poller::Direction;
-use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::Shutdown;
 
-use super::socket::{Access, Channel, Moved, Socket};
+use super::socket::{Access, Channel, Moved, Socket, null};
 pub(super) use crate::event_loop::current::machine;
 use crate::machine::{self, Machine, SocketId};
 use crate::tcp_info::Closed;
@@ -25,23 +24,20 @@ struct Simulated {
 
 /// A descriptor for `id`.
 fn open_descriptor(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<OwnedFd> {
-    static NULL: OnceLock<OwnedFd> = OnceLock::new();
-    let null = match NULL.get() {
-        Some(null) => null,
-        None => {
-            let opened = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-            NULL.get_or_init(|| opened)
-        }
-    };
-    let descriptor = fcntl_dupfd_cloexec(null, 0)?;
+    let descriptor = fcntl_dupfd_cloexec(null()?, 0)?;
     machine.opened(descriptor.as_raw_fd(), id);
     Ok(descriptor)
 }
 
-/// A socket for `id`, with a descriptor of its own.
+/// A socket for `id`, with a descriptor of its own unless the machine's sockets share one.
 pub(super) fn socket(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<Socket> {
-    let descriptor = open_descriptor(machine, id)?;
-    let mut socket = Socket::new(descriptor, true);
+    let mut socket = match machine.shares_descriptor() {
+        true => {
+            null()?;
+            Socket::without_descriptor()
+        }
+        false => Socket::new(open_descriptor(machine, id)?, true),
+    };
     socket.channel = Some(Box::new(Simulated { machine: machine.clone(), socket: id }));
     socket.by_system_calls = true;
     Ok(socket)
@@ -77,7 +73,10 @@ impl Channel for Simulated {
     }
 
     fn close(&self, socket: BorrowedFd<'_>) {
-        self.machine.closed(socket.as_raw_fd());
+        match self.machine.shares_descriptor() {
+            true => self.machine.close(self.socket),
+            false => self.machine.closed(socket.as_raw_fd()),
+        }
     }
 
     fn break_off(&self, _socket: BorrowedFd<'_>) {
@@ -111,6 +110,9 @@ impl Channel for Simulated {
     }
 
     fn duplicate(&self, _socket: BorrowedFd<'_>, twin: BorrowedFd<'_>) -> Option<Box<dyn Channel>> {
+        if self.machine.shares_descriptor() {
+            return None;
+        }
         self.machine.opened(twin.as_raw_fd(), self.socket);
         Some(Box::new(Self { machine: self.machine.clone(), socket: self.socket }))
     }

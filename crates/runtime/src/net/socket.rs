@@ -7,6 +7,7 @@ mod blocking;
 mod channel;
 mod direct;
 mod gathered;
+mod null;
 mod rest;
 mod suspended;
 mod time_limit;
@@ -26,6 +27,7 @@ pub(crate) use self::channel::Channel;
 #[cfg(feature = "rustls")]
 pub(in crate::net) use self::channel::unfinished;
 pub(crate) use self::direct::internet_address;
+pub(in crate::net) use self::null::null;
 pub(crate) use self::rest::Rest;
 pub(crate) use self::time_limit::TimeLimit;
 use crate::blocks::Source;
@@ -40,7 +42,7 @@ use crate::world::{Here, foreign};
 
 /// A socket, and the state that its last world keeps.
 pub(crate) struct Socket {
-    /// `None` only during the drop.
+    /// `None` during the drop, and where simulated sockets share one.
     descriptor: Option<OwnedFd>,
     nonblocking: bool,
     /// Whether another socket has a duplicate of the descriptor.
@@ -84,8 +86,13 @@ pub(crate) enum Done<T> {
 
 impl Socket {
     pub(crate) fn new(descriptor: OwnedFd, nonblocking: bool) -> Self {
+        Self::with(Some(descriptor), nonblocking)
+    }
+
+    #[inline]
+    fn with(descriptor: Option<OwnedFd>, nonblocking: bool) -> Self {
         Self {
-            descriptor: Some(descriptor),
+            descriptor,
             nonblocking,
             duplicated: false,
             is_sliced: false,
@@ -102,6 +109,11 @@ impl Socket {
             outlives_drain: false,
             has_ended: false,
         }
+    }
+
+    /// A simulated socket that shares its descriptor with others.
+    pub(super) fn without_descriptor() -> Self {
+        Self::with(None, true)
     }
 
     /// Marks a listener, or an accepted connection: the input ends when the process drains.
@@ -414,7 +426,10 @@ pub(crate) fn nonblocking_here() -> bool {
 impl AsFd for Socket {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_ref().expect("a socket has its descriptor until it is dropped").as_fd()
+        match &self.descriptor {
+            Some(descriptor) => descriptor.as_fd(),
+            None => null::shared(),
+        }
     }
 }
 
@@ -430,10 +445,12 @@ impl Drop for Socket {
             source.deregister(descriptor.as_fd(), self.duplicated);
         }
         let Some((watcher, token)) = self.watched else { return };
-        let Some(descriptor) = self.descriptor.take() else { return };
-        current::with_loop(|core| match core.filter(|core| core.id() == watcher) {
-            Some(core) => core.close(descriptor, token, self.duplicated),
-            None => remote::close(watcher, token, descriptor),
+        let descriptor = self.descriptor.take();
+        current::with_loop(|core| match (core.filter(|core| core.id() == watcher), descriptor) {
+            (Some(core), Some(descriptor)) => core.close(descriptor, token, self.duplicated),
+            (None, Some(descriptor)) => remote::close(watcher, token, descriptor),
+            (Some(core), None) => core.unwatch(null::shared(), token),
+            (None, None) => {}
         });
     }
 }

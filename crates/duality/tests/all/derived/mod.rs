@@ -61,6 +61,12 @@ pub(crate) fn schemas() -> Vec<(&'static str, String)> {
             "duality model --costs --json",
             "model",
         ),
+        of::<duality::cli::on_paper::Told>(
+            written(),
+            "scale",
+            "duality simulate --costs RUN --json",
+            "scale",
+        ),
         of::<trial::event::Told>(
             written(),
             "trial",

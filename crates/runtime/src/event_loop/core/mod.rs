@@ -6,6 +6,7 @@
 mod gathered;
 mod pace;
 mod round;
+mod shared;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

@@ -177,10 +177,8 @@ impl Socket {
                 core.id() != watcher || core.with_ring(|ring| ring.all_sent(token)).is_err()
             })
         });
-        if let Some(descriptor) = &self.descriptor
-            && !ring_sends
-        {
-            channel.close(descriptor.as_fd());
+        if !ring_sends {
+            channel.close(self.as_fd());
         }
     }
 }
