@@ -397,6 +397,7 @@ impl Network {
                 self.bound.remove(&address);
                 self.sockets.remove(&number);
             }
+            SocketKind::Unix(_) => _ = self.remove_unix(number),
         }
     }
 

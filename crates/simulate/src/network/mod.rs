@@ -16,6 +16,7 @@ mod datagrams;
 mod disk;
 mod readiness;
 pub(crate) mod story;
+mod unix;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -30,6 +31,7 @@ use self::connection::Connection;
 use self::datagrams::{Datagrams, Flying};
 use self::disk::Disk;
 pub(crate) use self::story::Story;
+use self::unix::{Name, Unix};
 use crate::decisions::{Decisions, Kind};
 use crate::faults::{Counts, Faults, Profile};
 
@@ -55,6 +57,7 @@ enum SocketKind {
     Listener(Listener),
     Connection(Connection),
     Datagrams(Datagrams),
+    Unix(Unix),
 }
 
 struct Listener {
@@ -99,6 +102,8 @@ pub(crate) struct Network {
     /// The sockets for datagrams.
     bound: BTreeMap<SocketAddr, u64>,
     flying: Flying,
+    /// The Unix sockets that a host has given a name.
+    unix_names: BTreeMap<(usize, Name), u64>,
     /// Only looked up, never walked.
     files: HashMap<RawFd, u64>,
     /// When a wire's first packet arrives: the time, an order among equals, the socket.
@@ -136,6 +141,7 @@ impl Network {
             listeners: BTreeMap::new(),
             bound: BTreeMap::new(),
             flying: Flying::new(),
+            unix_names: BTreeMap::new(),
             files: HashMap::new(),
             arrivals: BinaryHeap::new(),
             looks: BinaryHeap::new(),
@@ -309,21 +315,21 @@ impl Network {
     fn connection(&self, number: u64) -> Option<&Connection> {
         match &self.sockets.get(&number)?.kind {
             SocketKind::Connection(connection) => Some(connection),
-            SocketKind::Listener(_) | SocketKind::Datagrams(_) => None,
+            _ => None,
         }
     }
 
     fn connection_mut(&mut self, number: u64) -> Option<&mut Connection> {
         match &mut self.sockets.get_mut(&number)?.kind {
             SocketKind::Connection(connection) => Some(connection),
-            SocketKind::Listener(_) | SocketKind::Datagrams(_) => None,
+            _ => None,
         }
     }
 
     fn listener_mut(&mut self, number: u64) -> Option<&mut Listener> {
         match &mut self.sockets.get_mut(&number)?.kind {
             SocketKind::Listener(listener) => Some(listener),
-            SocketKind::Connection(_) | SocketKind::Datagrams(_) => None,
+            _ => None,
         }
     }
 }

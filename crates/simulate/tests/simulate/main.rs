@@ -6,4 +6,5 @@ use duality_outside as _;
 mod disks;
 mod planted;
 mod services;
+mod sockets;
 mod world;
