@@ -12,7 +12,7 @@ use duality_runtime::machine::UnixKind;
 use duality_runtime::net::{SharedDescriptor, SimulatedSockets, TcpStream};
 use duality_runtime::task;
 use duality_runtime::time::{now, since, sleep, timeout};
-use duality_simulate::{Faults, Net, seeds};
+use duality_simulate::{Net, seeds};
 use rustix::net::SocketAddrUnix;
 
 /// The calls of a host.
