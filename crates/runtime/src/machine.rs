@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use duality_poller::Direction;
+use rustix::net::{SocketAddrAny, SocketAddrUnix};
 
 use crate::event_loop::current;
 use crate::tcp_info::Closed;
@@ -33,6 +34,15 @@ use crate::tcp_info::Closed;
 /// A socket of a machine. A number is never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u64);
+
+/// What a Unix socket carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnixKind {
+    /// Bytes of a connection (`SOCK_STREAM`).
+    Stream,
+    /// Datagrams (`SOCK_DGRAM`).
+    Datagrams,
+}
 
 /// The machine of a simulated host. No function waits: an attempt that would wait fails with
 /// `WouldBlock`, as a system call in non-blocking mode does.
@@ -140,19 +150,22 @@ pub trait Machine: Debug + Send + Sync {
         &self,
         socket: SocketId,
         datagram: &[u8],
-        peer: Option<SocketAddr>,
+        peer: Option<&SocketAddrAny>,
     ) -> io::Result<usize>;
 
-    /// recvfrom(2).
+    /// recvfrom(2): a whole datagram, and its sender.
     ///
     /// # Errors
     ///
     /// Its own.
-    fn receive_datagram(
-        &self,
-        socket: SocketId,
-        buffer: &mut [u8],
-    ) -> io::Result<(usize, SocketAddr)>;
+    fn receive_datagram(&self, socket: SocketId) -> io::Result<(Vec<u8>, SocketAddrAny)>;
+
+    /// recvfrom(2) with `MSG_PEEK`.
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn peek_datagram(&self, socket: SocketId) -> io::Result<(Vec<u8>, SocketAddrAny)>;
 
     /// shutdown(2).
     ///
@@ -189,6 +202,50 @@ pub trait Machine: Debug + Send + Sync {
 
     /// A socket without a descriptor of its own is closed.
     fn close(&self, _socket: SocketId) {}
+
+    /// Takes the error that the socket has kept (`SO_ERROR`).
+    fn take_error(&self, socket: SocketId) -> Option<io::Error>;
+
+    // Unix sockets (unix(7)), which reach the own host alone. What is not here, such as accept(2),
+    // is as for other sockets.
+
+    /// socket(2).
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn open_unix(&self, kind: UnixKind) -> io::Result<SocketId>;
+
+    /// socketpair(2).
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn pair_unix(&self, kind: UnixKind) -> io::Result<[SocketId; 2]>;
+
+    /// bind(2). A path becomes a file.
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn bind_unix(&self, socket: SocketId, address: &SocketAddrUnix) -> io::Result<()>;
+
+    /// listen(2).
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn listen_unix(&self, socket: SocketId, backlog: i32) -> io::Result<()>;
+
+    /// connect(2).
+    ///
+    /// # Errors
+    ///
+    /// Its own: `WouldBlock` while the accept queue is full.
+    fn connect_unix(&self, socket: SocketId, address: &SocketAddrUnix) -> io::Result<()>;
+
+    /// The address of a Unix socket, and of its peer if it has one.
+    fn unix_addresses(&self, socket: SocketId) -> Option<(SocketAddrUnix, Option<SocketAddrUnix>)>;
 }
 
 /// See [`Machine::place`].

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use duality_poller::{Direction, Event, Poller, Token};
-use duality_runtime::machine::{Machine, Place, SocketId};
+use duality_runtime::machine::{Machine, Place, SocketId, UnixKind};
 use duality_runtime::net::Closed;
+use rustix::net::{SocketAddrAny, SocketAddrUnix};
 
 use crate::decisions::Kind;
 use crate::network::{Network, address_of};
@@ -142,17 +143,17 @@ impl Machine for HostMachine {
         &self,
         socket: SocketId,
         datagram: &[u8],
-        peer: Option<SocketAddr>,
+        peer: Option<&SocketAddrAny>,
     ) -> io::Result<usize> {
         self.network().send_datagram(socket.0, datagram, peer)
     }
 
-    fn receive_datagram(
-        &self,
-        socket: SocketId,
-        buffer: &mut [u8],
-    ) -> io::Result<(usize, SocketAddr)> {
-        self.network().receive_datagram(socket.0, buffer)
+    fn receive_datagram(&self, socket: SocketId) -> io::Result<(Vec<u8>, SocketAddrAny)> {
+        self.network().receive_datagram(socket.0)
+    }
+
+    fn peek_datagram(&self, socket: SocketId) -> io::Result<(Vec<u8>, SocketAddrAny)> {
+        self.network().peek_datagram(socket.0)
     }
 
     fn shut_down(&self, socket: SocketId, how: Shutdown) -> io::Result<()> {
@@ -181,6 +182,34 @@ impl Machine for HostMachine {
 
     fn place(&self) -> &Place {
         &self.place
+    }
+
+    fn take_error(&self, socket: SocketId) -> Option<io::Error> {
+        self.network().take_error(socket.0)
+    }
+
+    fn open_unix(&self, kind: UnixKind) -> io::Result<SocketId> {
+        self.network().open_unix(self.host, kind).map(SocketId)
+    }
+
+    fn pair_unix(&self, kind: UnixKind) -> io::Result<[SocketId; 2]> {
+        Ok(self.network().pair_unix(self.host, kind)?.map(SocketId))
+    }
+
+    fn bind_unix(&self, socket: SocketId, address: &SocketAddrUnix) -> io::Result<()> {
+        self.network().bind_unix(socket.0, address)
+    }
+
+    fn listen_unix(&self, socket: SocketId, backlog: i32) -> io::Result<()> {
+        self.network().listen_unix(socket.0, backlog)
+    }
+
+    fn connect_unix(&self, socket: SocketId, address: &SocketAddrUnix) -> io::Result<()> {
+        self.network().connect_unix(socket.0, address)
+    }
+
+    fn unix_addresses(&self, socket: SocketId) -> Option<(SocketAddrUnix, Option<SocketAddrUnix>)> {
+        self.network().unix_addresses(socket.0)
     }
 }
 

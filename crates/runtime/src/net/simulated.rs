@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use duality_poller::Direction;
 use rustix::io::fcntl_dupfd_cloexec;
-use rustix::net::Shutdown;
+use rustix::net::{Shutdown, SocketAddrAny, SocketAddrUnix};
 
 use super::socket::{Access, Channel, Moved, Socket, null};
 pub(super) use crate::event_loop::current::machine;
-use crate::machine::{self, Machine, SocketId};
+use crate::machine::{self, Machine, SocketId, UnixKind};
 use crate::tcp_info::Closed;
 
 /// The channel of a simulated socket.
@@ -196,6 +196,11 @@ impl SimulatedSockets {
         self.0.send(self.id(socket)?, buffers)
     }
 
+    /// socket(2) and bind(2) for datagrams.
+    pub fn bind_datagrams(&self, address: SocketAddr) -> io::Result<OwnedFd> {
+        open_descriptor(&self.0, self.0.bind_datagrams(address)?)
+    }
+
     /// connect(2) for datagrams.
     pub fn connect_datagrams(&self, socket: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
         self.0.connect_datagrams(self.id(socket)?, peer)
@@ -206,18 +211,19 @@ impl SimulatedSockets {
         &self,
         socket: BorrowedFd<'_>,
         datagram: &[u8],
-        peer: Option<SocketAddr>,
+        peer: Option<&SocketAddrAny>,
     ) -> io::Result<usize> {
         self.0.send_datagram(self.id(socket)?, datagram, peer)
     }
 
-    /// recvfrom(2).
+    /// recvfrom(2), with `MSG_PEEK` if it `peeks`: a whole datagram, and its sender.
     pub fn receive_datagram(
         &self,
         socket: BorrowedFd<'_>,
-        buffer: &mut [u8],
-    ) -> io::Result<(usize, SocketAddr)> {
-        self.0.receive_datagram(self.id(socket)?, buffer)
+        peeks: bool,
+    ) -> io::Result<(Vec<u8>, SocketAddrAny)> {
+        let id = self.id(socket)?;
+        if peeks { self.0.peek_datagram(id) } else { self.0.receive_datagram(id) }
     }
 
     /// shutdown(2).
@@ -234,6 +240,11 @@ impl SimulatedSockets {
         addresses.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// Takes the error that the socket has kept (`SO_ERROR`).
+    pub fn take_error(&self, socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
+        Ok(self.0.take_error(self.id(socket)?))
+    }
+
     /// Whether an attempt would not block. `None` for a descriptor that is no simulated socket.
     #[must_use]
     pub fn is_ready(&self, socket: BorrowedFd<'_>, direction: Direction) -> Option<bool> {
@@ -243,5 +254,49 @@ impl SimulatedSockets {
     /// A descriptor is about to be closed.
     pub(super) fn closes(&self, descriptor: BorrowedFd<'_>) {
         self.0.closed(descriptor.as_raw_fd());
+    }
+}
+
+/// Unix sockets.
+#[allow(clippy::missing_errors_doc)]
+impl SimulatedSockets {
+    /// socket(2).
+    pub fn open_unix(&self, kind: UnixKind) -> io::Result<OwnedFd> {
+        open_descriptor(&self.0, self.0.open_unix(kind)?)
+    }
+
+    /// socketpair(2).
+    pub fn pair_unix(&self, kind: UnixKind) -> io::Result<(OwnedFd, OwnedFd)> {
+        let [one, other] = self.0.pair_unix(kind)?;
+        Ok((open_descriptor(&self.0, one)?, open_descriptor(&self.0, other)?))
+    }
+
+    /// bind(2). A path becomes a file.
+    pub fn bind_unix(&self, socket: BorrowedFd<'_>, address: &SocketAddrUnix) -> io::Result<()> {
+        self.0.bind_unix(self.id(socket)?, address)
+    }
+
+    /// listen(2).
+    pub fn listen_unix(&self, socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
+        self.0.listen_unix(self.id(socket)?, backlog)
+    }
+
+    /// connect(2). `WouldBlock` while the accept queue is full.
+    pub fn connect_unix(&self, socket: BorrowedFd<'_>, address: &SocketAddrUnix) -> io::Result<()> {
+        self.0.connect_unix(self.id(socket)?, address)
+    }
+
+    /// accept(2).
+    pub fn accept_unix(&self, listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        open_descriptor(&self.0, self.0.accept(self.id(listener)?)?)
+    }
+
+    /// getsockname(2) and getpeername(2).
+    pub fn unix_addresses(
+        &self,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<(SocketAddrUnix, Option<SocketAddrUnix>)> {
+        let addresses = self.0.unix_addresses(self.id(socket)?);
+        addresses.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 }

@@ -98,7 +98,7 @@ impl UdpSocket {
     ) -> impl Future<Output = io::Result<usize>> + Send + 's {
         self.operate(Direction::Write, move |socket| match SimulatedSockets::here() {
             None => Ok(sendto(socket, datagram, SendFlags::NOSIGNAL, &peer)?),
-            Some(sockets) => sockets.send_datagram(socket, datagram, Some(peer)),
+            Some(sockets) => sockets.send_datagram(socket, datagram, Some(&peer.into())),
         })
     }
 
@@ -135,7 +135,7 @@ impl UdpSocket {
                 let (length, _, sender) = recvfrom(socket, &mut *buffer, RecvFlags::empty())?;
                 Ok((length, internet_address(sender)?))
             }
-            Some(sockets) => sockets.receive_datagram(socket, buffer),
+            Some(sockets) => receive_simulated(&sockets, socket, buffer),
         })
     }
 
@@ -153,7 +153,7 @@ impl UdpSocket {
     ) -> impl Future<Output = io::Result<usize>> + Send + 's {
         self.operate(Direction::Read, |socket| match SimulatedSockets::here() {
             None => Ok(recv(socket, &mut *buffer, RecvFlags::empty())?.1),
-            Some(sockets) => Ok(sockets.receive_datagram(socket, buffer)?.0),
+            Some(sockets) => Ok(receive_simulated(&sockets, socket, buffer)?.0),
         })
     }
 
@@ -211,4 +211,16 @@ impl AsFd for UdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// recvfrom(2) of a simulated socket.
+fn receive_simulated(
+    sockets: &SimulatedSockets,
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, SocketAddr)> {
+    let (datagram, sender) = sockets.receive_datagram(socket, false)?;
+    let count = datagram.len().min(buffer.len());
+    buffer[..count].copy_from_slice(&datagram[..count]);
+    Ok((count, internet_address(Some(sender))?))
 }

@@ -20,7 +20,7 @@ const CONNECT: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::EADD
 
 impl Network {
     /// Whether the kernel refuses the next call, and how.
-    fn refusal(&mut self, host: usize, call: &str, errors: &[i32]) -> Option<i32> {
+    pub(super) fn refusal(&mut self, host: usize, call: &str, errors: &[i32]) -> Option<i32> {
         if !self.happens(Kind::Refusal, self.profile.refusal) {
             return None;
         }
@@ -38,7 +38,7 @@ impl Network {
         Ok(())
     }
 
-    fn has_file_left(&self, host: usize) -> io::Result<()> {
+    pub(super) fn has_file_left(&self, host: usize) -> io::Result<()> {
         match self.hosts[host].files < self.hosts[host].most_files {
             true => Ok(()),
             false => Err(refused(libc::EMFILE)),
@@ -68,6 +68,7 @@ impl Network {
         match &mut socket.kind {
             SocketKind::Connection(_) => self.close_connection(number),
             SocketKind::Datagrams(_) => self.lose(number),
+            SocketKind::Unix(_) => self.close_unix(number),
             SocketKind::Listener(listener) => {
                 let queue = std::mem::take(&mut listener.queue);
                 self.lose(number);
@@ -123,6 +124,9 @@ impl Network {
     }
 
     pub(crate) fn accept(&mut self, number: u64) -> io::Result<u64> {
+        if let Some(SocketKind::Unix(_)) = self.kind(number) {
+            return self.accept_unix(number);
+        }
         let host = self.sockets.get(&number).ok_or_else(|| refused(libc::EBADF))?.host;
         self.interrupt()?;
         let listener = self.listener_mut(number).ok_or_else(|| refused(libc::EINVAL))?;
@@ -154,6 +158,7 @@ impl Network {
     pub(crate) fn queued(&self, number: u64) -> usize {
         match self.sockets.get(&number).map(|socket| &socket.kind) {
             Some(SocketKind::Listener(listener)) => listener.queue.len(),
+            Some(SocketKind::Unix(unix)) => unix.queued(),
             _ => 0,
         }
     }
@@ -189,14 +194,27 @@ impl Network {
         most
     }
 
-    /// Receives into `buffer`, which takes each byte.
+    fn kind(&self, number: u64) -> Option<&SocketKind> {
+        self.sockets.get(&number).map(|socket| &socket.kind)
+    }
+
+    /// Receives into a buffer, of which `take` has each byte.
     pub(crate) fn receive(
         &mut self,
         number: u64,
         room: usize,
         mut take: impl FnMut(usize, u8),
     ) -> io::Result<usize> {
-        self.interrupt()?;
+        match self.kind(number) {
+            Some(SocketKind::Unix(unix)) if unix.is_stream() => {
+                return self.receive_unix(number, room, take);
+            }
+            Some(SocketKind::Unix(_) | SocketKind::Datagrams(_)) => {
+                let (datagram, _) = self.receive_datagram(number)?;
+                return Ok(fill(room, &datagram, take));
+            }
+            _ => self.interrupt()?,
+        }
         let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
         if end.received.is_empty() || room == 0 {
             return match end.error.take() {
@@ -225,6 +243,16 @@ impl Network {
         room: usize,
         mut take: impl FnMut(usize, u8),
     ) -> io::Result<usize> {
+        match self.kind(number) {
+            Some(SocketKind::Unix(unix)) if unix.is_stream() => {
+                return self.peek_unix(number, room, take);
+            }
+            Some(SocketKind::Unix(_) | SocketKind::Datagrams(_)) => {
+                let (datagram, _) = self.peek_datagram(number)?;
+                return Ok(fill(room, &datagram, take));
+            }
+            _ => {}
+        }
         let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
         if end.received.is_empty() {
             return self.receive(number, room, take);
@@ -235,7 +263,15 @@ impl Network {
     }
 
     pub(crate) fn send(&mut self, number: u64, bytes: &[u8]) -> io::Result<usize> {
-        self.interrupt()?;
+        match self.kind(number) {
+            Some(SocketKind::Unix(unix)) if unix.is_stream() => {
+                return self.send_unix(number, bytes);
+            }
+            Some(SocketKind::Unix(_) | SocketKind::Datagrams(_)) => {
+                return self.send_datagram(number, bytes, None);
+            }
+            _ => self.interrupt()?,
+        }
         let (window, now) = (self.profile.window, self.now);
         let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
         if let Some(error) = end.error.take() {
@@ -273,6 +309,9 @@ impl Network {
     }
 
     pub(crate) fn shut_down(&mut self, number: u64, how: Shutdown) -> io::Result<()> {
+        if let Some(SocketKind::Unix(_)) = self.kind(number) {
+            return self.shut_down_unix(number, how);
+        }
         let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
         if end.is_broken {
             return Err(refused(libc::ENOTCONN));
@@ -301,15 +340,37 @@ impl Network {
     }
 
     pub(crate) fn has_closed(&self, number: u64) -> Option<Closed> {
-        match self.connection(number) {
-            None => Some(Closed::Both),
-            Some(end) if end.is_broken || (end.has_ended && end.has_sent_end) => Some(Closed::Both),
-            Some(end) => end.has_ended.then_some(Closed::Sending),
+        let (has_ended, has_sent_end) = match self.kind(number) {
+            Some(SocketKind::Connection(end)) if !end.is_broken => {
+                (end.has_ended, end.has_sent_end)
+            }
+            Some(SocketKind::Unix(unix)) => unix.ends(),
+            _ => return Some(Closed::Both),
+        };
+        match (has_ended, has_sent_end) {
+            (true, true) => Some(Closed::Both),
+            (true, false) => Some(Closed::Sending),
+            (false, _) => None,
         }
     }
 
+    /// The error that a socket has kept.
+    pub(crate) fn take_error(&mut self, number: u64) -> Option<io::Error> {
+        let error = match &mut self.sockets.get_mut(&number)?.kind {
+            SocketKind::Connection(end) => end.error.take(),
+            SocketKind::Datagrams(datagrams) => datagrams.error.take(),
+            SocketKind::Unix(unix) => unix.take_error(),
+            SocketKind::Listener(_) => None,
+        };
+        error.map(refused)
+    }
+
     pub(crate) fn is_quiet(&self, number: u64) -> bool {
-        self.connection(number).is_some_and(|end| !end.has_input())
+        match self.kind(number) {
+            Some(SocketKind::Connection(end)) => !end.has_input(),
+            Some(SocketKind::Unix(unix)) => !unix.has_input(),
+            _ => false,
+        }
     }
 
     pub(crate) fn addresses(&self, number: u64) -> Option<(SocketAddr, Option<SocketAddr>)> {
@@ -317,6 +378,13 @@ impl Network {
             SocketKind::Listener(listener) => Some((listener.address, None)),
             SocketKind::Connection(end) => Some((end.local, Some(end.remote))),
             SocketKind::Datagrams(datagrams) => Some((datagrams.local, datagrams.peer)),
+            SocketKind::Unix(_) => None,
         }
     }
+}
+
+/// Copies what fits of a datagram. The rest is lost.
+fn fill(room: usize, datagram: &[u8], mut take: impl FnMut(usize, u8)) -> usize {
+    let fitting = datagram.iter().take(room);
+    fitting.enumerate().map(|(index, byte)| take(index, *byte)).count()
 }

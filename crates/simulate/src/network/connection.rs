@@ -401,6 +401,7 @@ impl Network {
                 self.bound.remove(&address);
                 self.sockets.remove(&number);
             }
+            SocketKind::Unix(_) => _ = self.remove_unix(number),
         }
     }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 
-use super::{Network, SocketKind, address_of, refused};
+use rustix::net::{SocketAddrAny, SocketAddrUnix};
+
+use super::{Network, Socket, SocketKind, address_of, refused};
 use crate::decisions::Kind;
 
 /// The most bytes of a datagram.
@@ -27,6 +29,16 @@ pub(super) struct Datagrams {
 pub(super) struct Datagram {
     bytes: Vec<u8>,
     from: SocketAddr,
+}
+
+impl Datagrams {
+    /// An address, or that of the own host for a loopback address.
+    fn reached(&self, address: SocketAddr) -> SocketAddr {
+        match address.ip().is_loopback() {
+            true => SocketAddr::new(self.local.ip(), address.port()),
+            false => address,
+        }
+    }
 }
 
 /// The datagrams that are on their way, by the time of arrival and an order among equals.
@@ -54,8 +66,8 @@ impl Network {
 
     pub(crate) fn connect_datagrams(&mut self, number: u64, peer: SocketAddr) -> io::Result<()> {
         let datagrams = self.datagrams_mut(number)?;
+        let peer = datagrams.reached(peer);
         datagrams.peer = Some(peer);
-        datagrams.received.retain(|datagram| datagram.from == peer);
         Ok(())
     }
 
@@ -63,10 +75,16 @@ impl Network {
         &mut self,
         number: u64,
         bytes: &[u8],
-        to: Option<SocketAddr>,
+        to: Option<&SocketAddrAny>,
     ) -> io::Result<usize> {
+        if let Some(Socket { kind: SocketKind::Unix(_), .. }) = self.sockets.get(&number) {
+            let to = to.map(|to| SocketAddrUnix::try_from(to.clone())).transpose()?;
+            return self.send_unix_datagram(number, bytes, to.as_ref());
+        }
+        let to = to.map(|to| SocketAddr::try_from(to.clone())).transpose()?;
         self.interrupt()?;
         let datagrams = self.datagrams_mut(number)?;
+        let to = to.map(|to| datagrams.reached(to));
         if let Some(error) = datagrams.error.take() {
             return Err(refused(error));
         }
@@ -145,8 +163,11 @@ impl Network {
         };
         let window = self.profile.window.max(MOST);
         let Ok(receiver) = self.datagrams_mut(number) else { return };
+        if receiver.peer.is_some_and(|peer| peer != from) {
+            return self.tell_unreachable(from, to);
+        }
         let waiting: usize = receiver.received.iter().map(|one| one.bytes.len()).sum();
-        if receiver.peer.is_some_and(|peer| peer != from) || waiting >= window {
+        if waiting >= window {
             self.counts.lost += 1;
             return;
         }
@@ -165,12 +186,11 @@ impl Network {
         }
     }
 
-    /// Takes a datagram. What does not fit into `buffer` is lost.
-    pub(crate) fn receive_datagram(
-        &mut self,
-        number: u64,
-        buffer: &mut [u8],
-    ) -> io::Result<(usize, SocketAddr)> {
+    /// Takes a datagram.
+    pub(crate) fn receive_datagram(&mut self, number: u64) -> io::Result<(Vec<u8>, SocketAddrAny)> {
+        if let Some(Socket { kind: SocketKind::Unix(_), .. }) = self.sockets.get(&number) {
+            return self.receive_unix_datagram(number);
+        }
         self.interrupt()?;
         let datagrams = self.datagrams_mut(number)?;
         if let Some(error) = datagrams.error.take() {
@@ -178,8 +198,20 @@ impl Network {
         }
         let taken = datagrams.received.pop_front();
         let Datagram { bytes, from } = taken.ok_or(io::ErrorKind::WouldBlock)?;
-        let count = bytes.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&bytes[..count]);
-        Ok((count, from))
+        Ok((bytes, from.into()))
+    }
+
+    /// Copies the next datagram.
+    pub(crate) fn peek_datagram(&mut self, number: u64) -> io::Result<(Vec<u8>, SocketAddrAny)> {
+        if let Some(Socket { kind: SocketKind::Unix(_), .. }) = self.sockets.get(&number) {
+            return self.peek_unix_datagram(number);
+        }
+        let datagrams = self.datagrams_mut(number)?;
+        if let Some(error) = datagrams.error.take() {
+            return Err(refused(error));
+        }
+        let Datagram { bytes, from } =
+            datagrams.received.front().ok_or(io::ErrorKind::WouldBlock)?;
+        Ok((bytes.clone(), (*from).into()))
     }
 }

@@ -17,6 +17,7 @@ mod disk;
 mod links;
 mod readiness;
 pub(crate) mod story;
+mod unix;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -32,6 +33,7 @@ use self::datagrams::{Datagrams, Flying};
 use self::disk::Disk;
 use self::links::Links;
 pub(crate) use self::story::Story;
+use self::unix::{Name, Unix};
 use crate::decisions::{Decisions, Kind};
 use crate::faults::{Counts, Faults, Profile};
 
@@ -57,6 +59,7 @@ enum SocketKind {
     Listener(Listener),
     Connection(Connection),
     Datagrams(Datagrams),
+    Unix(Unix),
 }
 
 struct Listener {
@@ -103,6 +106,8 @@ pub(crate) struct Network {
     /// The sockets for datagrams.
     bound: BTreeMap<SocketAddr, u64>,
     flying: Flying,
+    /// The Unix sockets that a host has given a name.
+    unix_names: BTreeMap<(usize, Name), u64>,
     /// Only looked up, never walked.
     files: HashMap<RawFd, u64>,
     /// When a wire's first packet arrives: the time, an order among equals, the socket.
@@ -141,6 +146,7 @@ impl Network {
             listeners: BTreeMap::new(),
             bound: BTreeMap::new(),
             flying: Flying::new(),
+            unix_names: BTreeMap::new(),
             files: HashMap::new(),
             arrivals: BinaryHeap::new(),
             looks: BinaryHeap::new(),
@@ -316,21 +322,21 @@ impl Network {
     fn connection(&self, number: u64) -> Option<&Connection> {
         match &self.sockets.get(&number)?.kind {
             SocketKind::Connection(connection) => Some(connection),
-            SocketKind::Listener(_) | SocketKind::Datagrams(_) => None,
+            _ => None,
         }
     }
 
     fn connection_mut(&mut self, number: u64) -> Option<&mut Connection> {
         match &mut self.sockets.get_mut(&number)?.kind {
             SocketKind::Connection(connection) => Some(connection),
-            SocketKind::Listener(_) | SocketKind::Datagrams(_) => None,
+            _ => None,
         }
     }
 
     fn listener_mut(&mut self, number: u64) -> Option<&mut Listener> {
         match &mut self.sockets.get_mut(&number)?.kind {
             SocketKind::Listener(listener) => Some(listener),
-            SocketKind::Connection(_) | SocketKind::Datagrams(_) => None,
+            _ => None,
         }
     }
 }

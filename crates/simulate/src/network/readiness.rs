@@ -38,6 +38,10 @@ impl Network {
                 let has_input = !datagrams.received.is_empty() || datagrams.error.is_some();
                 direction == Direction::Write || has_input
             }
+            Some(SocketKind::Unix(unix)) => match direction {
+                Direction::Read => unix.has_input(),
+                Direction::Write => self.unix_has_room(number),
+            },
             Some(SocketKind::Connection(connection)) => match direction {
                 Direction::Read => connection.has_input(),
                 Direction::Write => connection.has_room(self.profile.window),

@@ -9,7 +9,7 @@ use crate::violation::Violation;
 
 pub(super) const SIMULATION: Simulation = Simulation {
     name: "chat",
-    checks: "each line reaches each of the others once, and all hear one order",
+    checks: "each line reaches each of the others once, and all hear one order without a gap",
     begin: |days| {
         Box::pin(async move {
             let servers = days.servers_joined()?;
@@ -21,30 +21,45 @@ pub(super) const SIMULATION: Simulation = Simulation {
     },
 };
 
+/// A line: the session that said it, and its number there.
+type Said = (String, usize);
+
 /// What each session has heard, in its order.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
+struct Heard(Arc<Mutex<BTreeMap<String, Vec<Said>>>>);
 
 impl Heard {
-    /// All sessions have heard the lines that they share in one order.
+    /// All sessions have heard the lines that they share in one order, and no session has a gap.
     fn check(&self) -> Result<(), Violation> {
         let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let heard: Vec<_> = heard.iter().collect();
-        for (index, (one, of_one)) in heard.iter().enumerate() {
-            let known: BTreeSet<&String> = of_one.iter().collect();
-            for (other, of_other) in &heard[index + 1..] {
-                let also: BTreeSet<&String> = of_other.iter().collect();
-                let in_both = |lines: &[String]| -> Vec<String> {
-                    let shared = |line: &&String| known.contains(line) && also.contains(line);
-                    lines.iter().filter(shared).cloned().collect()
-                };
-                if in_both(of_one) != in_both(of_other) {
+        let known: Vec<(&String, &Vec<Said>, BTreeSet<&Said>)> =
+            heard.iter().map(|(name, lines)| (name, lines, lines.iter().collect())).collect();
+        for (index, (one, of_one, one_knows)) in known.iter().enumerate() {
+            for (other, of_other, other_knows) in &known[index + 1..] {
+                let of_one_in_both = of_one.iter().filter(|line| other_knows.contains(line));
+                if !of_one_in_both.eq(of_other.iter().filter(|line| one_knows.contains(line))) {
                     return Err(format!("{one} and {other} have heard different orders").into());
+                }
+                let of_other_too =
+                    || missed(of_other, one, one_knows).map(|line| (one, other, line));
+                let gap = missed(of_one, other, other_knows).map(|line| (other, one, line));
+                let gap = gap.or_else(of_other_too);
+                if let Some((who, heard_by, (tag, line))) = gap {
+                    let why =
+                        format!("{who} has not heard line {line} of {tag}, as {heard_by} has");
+                    return Err(why.into());
                 }
             }
         }
         Ok(())
     }
+}
+
+/// A line between two that the session `other` knows, and that it should have heard.
+fn missed<'l>(lines: &'l [Said], other: &str, known: &BTreeSet<&Said>) -> Option<&'l Said> {
+    let first = lines.iter().position(|line| known.contains(line))?;
+    let last = lines.iter().rposition(|line| known.contains(line))?;
+    lines[first..last].iter().find(|line| line.0 != other && !known.contains(line))
 }
 
 /// A client with the session of its last connection.
@@ -111,7 +126,7 @@ impl Session {
         }
         *next += 1;
         let mut heard = heard.0.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.entry(self.tag.clone()).or_default().push(format!("{tag} {number}"));
+        heard.entry(self.tag.clone()).or_default().push((tag, number));
         Ok(())
     }
 }

@@ -28,13 +28,24 @@ async fn pass(days: Days, options: &'static str) -> Result<(), Violation> {
 }
 
 struct Guest {
+    days: Days,
     number: usize,
     remarks: usize,
     kept: Kept,
     /// The number of remarks that all have sent.
     sent: Arc<AtomicUsize>,
-    /// The last remark that was kept, and the number that had been sent before.
-    last: Option<(String, usize)>,
+    /// The last remark that was kept.
+    last: Option<Remark>,
+}
+
+/// A remark that was kept.
+#[derive(Clone)]
+struct Remark {
+    text: String,
+    /// The number of remarks that had been sent before.
+    before: usize,
+    /// How often the store had lost its data.
+    losses: usize,
 }
 
 /// The remarks that the page shows.
@@ -43,7 +54,7 @@ const SHOWN: usize = 20;
 impl Guest {
     fn new(days: &Days, number: usize, sent: &Arc<AtomicUsize>) -> Self {
         let kept = Kept::new(number % days.size.servers);
-        Self { number, remarks: 0, kept, sent: sent.clone(), last: None }
+        Self { days: days.clone(), number, remarks: 0, kept, sent: sent.clone(), last: None }
     }
 }
 
@@ -51,9 +62,12 @@ impl Client for Guest {
     async fn request(&mut self) -> Result<(), Trouble> {
         let mut wire = self.kept.take().await?;
         self.remarks += 1;
-        let before = self.sent.fetch_add(1, Ordering::Relaxed);
-        let remark = format!("r{}x{}z", self.number, self.remarks);
-        let form = format!("guest-name=Ann&guest-remarks={remark}");
+        let own = Remark {
+            text: format!("r{}x{}z", self.number, self.remarks),
+            before: self.sent.fetch_add(1, Ordering::Relaxed),
+            losses: self.days.losses(),
+        };
+        let form = format!("guest-name=Ann&guest-remarks={}", own.text);
         let request = format!(
             "POST /guestbook HTTP/1.1\r\nHost: server\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
             form.len()
@@ -82,13 +96,14 @@ impl Client for Guest {
         }
         // Meanwhile, others may have left more remarks than the page shows. Some that broke may
         // come late.
-        let sent = self.sent.load(Ordering::Relaxed);
-        for (remark, before) in self.last.take().iter().chain([&(remark.clone(), before)]) {
-            if sent - before < SHOWN / 2 && !text.contains(remark) {
-                return wrong(format!("the page lacks {remark}, which was kept"));
+        let (sent, losses) = (self.sent.load(Ordering::Relaxed), self.days.losses());
+        for remark in self.last.take().iter().chain([&own]) {
+            let is_shown = sent - remark.before < SHOWN / 2 && losses == remark.losses;
+            if is_shown && !text.contains(&remark.text) {
+                return wrong(format!("the page lacks {}, which was kept", remark.text));
             }
         }
-        self.last = Some((remark, before));
+        self.last = Some(own);
         if page.goes_on {
             self.kept.keep(wire);
         }

@@ -27,7 +27,7 @@ use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -137,6 +137,8 @@ struct Days {
 
 struct Shared {
     are_over: AtomicBool,
+    /// How often a Redis has begun without data.
+    losses: AtomicUsize,
     files: Mutex<Vec<PathBuf>>,
 }
 
@@ -173,12 +175,19 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, Trouble> {
 
 impl Days {
     fn new(net: Net, name: &'static str, size: Size) -> Self {
-        let shared = Shared { are_over: AtomicBool::new(false), files: Mutex::default() };
+        let (are_over, losses) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let shared = Shared { are_over, losses, files: Mutex::default() };
         Self { net, name, size, shared: Arc::new(shared) }
     }
 
     fn are_over(&self) -> bool {
         self.shared.are_over.load(Ordering::Relaxed)
+    }
+
+    /// How often a Redis has begun without data. A client that sees another number than before its
+    /// request was kept knows that the store may have lost what it acknowledged.
+    fn losses(&self) -> usize {
+        self.shared.losses.load(Ordering::Relaxed)
     }
 
     /// A directory that ends with the simulation.
@@ -201,15 +210,17 @@ impl Days {
             .collect()
     }
 
-    /// Adds the servers, with one store in SQLite on the disk of the first. `options` are those of
-    /// the store.
+    /// Adds the servers. One keeps its store in SQLite on its disk, with the `options` of it.
+    /// Several keep it in Redis.
     fn servers_with_store(&self, options: &str) -> Result<Vec<Host>, Violation> {
+        if self.size.servers > 1 {
+            return self.servers_joined();
+        }
         let folder = self.directory()?;
         let store = format!("sqlite:{}{options}", folder.join("store").display());
         let location = store.parse().map_err(|error| format!("{store}: {error}"))?;
         let servers = self.servers(&Setup { store: Some(location), ..Setup::default() });
-        // Several servers share a file that must not go back with one of them.
-        if let [server] = servers.as_slice() {
+        for server in &servers {
             server.keeps(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
         Ok(servers)

@@ -23,6 +23,8 @@ struct Phone {
     kept: Kept,
     /// The number that is there, as far as is known, and the last one that was sent.
     known: u64,
+    /// How often the store had lost its data when the request of the known number was sent.
+    losses: usize,
     sent: u64,
     /// Numbers of requests that broke. Each may be kept later: a packet of a connection that the
     /// client has given up may arrive after those of the next one.
@@ -37,6 +39,7 @@ impl Phone {
             name: format!("Ann{number}"),
             kept,
             known: 0,
+            losses: 0,
             sent: 0,
             in_doubt: BTreeSet::new(),
         }
@@ -45,8 +48,9 @@ impl Phone {
 
 impl Client for Phone {
     async fn request(&mut self) -> Result<(), Trouble> {
-        let Self { days, name, kept, known, sent, in_doubt } = self;
+        let Self { days, name, kept, known, losses, sent, in_doubt } = self;
         let mut wire = kept.take().await?;
+        let losses_before = days.losses();
         let is_add = days.net.draw(2) == 1;
         let request = match is_add {
             true => {
@@ -77,11 +81,13 @@ impl Client for Phone {
                 None if line == format!("NONE {name}") => 0,
                 None => return wrong(format!("{line:?} for {request:?}")),
             };
-            if found != *known && !in_doubt.remove(&found) {
+            let is_lost = found == 0 && *losses != days.losses();
+            if found != *known && !in_doubt.remove(&found) && !is_lost {
                 return wrong(format!("{name} has {found}, and {known} was acknowledged"));
             }
             *known = found;
         }
+        *losses = losses_before;
         kept.keep(wire);
         Ok(())
     }

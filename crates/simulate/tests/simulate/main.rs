@@ -7,4 +7,5 @@ mod disks;
 mod links;
 mod planted;
 mod services;
+mod sockets;
 mod world;

@@ -26,10 +26,10 @@ macro_rules! services {
     };
 }
 
-/// Servers that Redis joins.
+/// Servers that Redis joins, or that keep what they are told there.
 #[test]
-fn chat_and_game_across_servers() {
-    for name in ["chat", "game"] {
+fn services_across_servers() {
+    for name in ["guestbook", "phone", "chat", "game"] {
         let service = simulation(name).expect("it is one of ours");
         let size = Size { servers: 3, ..Size::default() };
         seeds(0..SEEDS).in_both_waits().run(service.run(size));

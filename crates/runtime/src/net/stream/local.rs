@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -10,6 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use super::super::simulated;
 use super::super::socket::{Socket, nonblocking_here};
 use super::TcpStream;
+use crate::machine::{Machine, UnixKind};
 use crate::time::sleep;
 
 /// The interval between attempts to connect to a full accept queue.
@@ -27,11 +29,10 @@ impl TcpStream {
     /// The errors of `connect(2)`, among them `NotFound`. `InvalidInput` or `ENAMETOOLONG` for a
     /// path that is too long for a socket, such as one of more than 107 bytes.
     pub async fn connect_unix(path: &Path) -> io::Result<Self> {
-        if simulated::machine().is_some() {
-            let problem = "a simulation has no Unix sockets yet";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
-        }
         let address = SocketAddrUnix::new(path)?;
+        if let Some(machine) = simulated::machine() {
+            return Self::connect_unix_simulated(machine, &address).await;
+        }
         let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;
         flags.set(SocketFlags::NONBLOCK, nonblocking);
@@ -46,5 +47,19 @@ impl TcpStream {
             }
         }
         Ok(Self::from_socket(Socket::new(descriptor, nonblocking)))
+    }
+    async fn connect_unix_simulated(
+        machine: Arc<dyn Machine>,
+        address: &SocketAddrUnix,
+    ) -> io::Result<Self> {
+        let id = machine.open_unix(UnixKind::Stream)?;
+        let stream = Self::from_socket(simulated::socket(&machine, id)?);
+        loop {
+            match machine.connect_unix(id, address) {
+                Ok(()) => return Ok(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(QUEUE_FULL).await,
+                Err(error) => return Err(error),
+            }
+        }
     }
 }

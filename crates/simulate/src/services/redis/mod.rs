@@ -10,6 +10,7 @@ mod commands;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
@@ -48,9 +49,10 @@ impl Days {
     pub(super) fn redis(&self) -> Result<Setup, Violation> {
         let keeps = self.net.draw(2) == 0;
         let most_output = [32 << 20, 4 << 10][self.net.draw(2) as usize];
-        let redis = Arc::<Mutex<Redis>>::default();
+        let (redis, shared) = (Arc::<Mutex<Redis>>::default(), self.shared.clone());
         let host = self.net.host("redis", move || {
             lock(&redis).start(keeps);
+            shared.losses.fetch_add(usize::from(!keeps), Ordering::Relaxed);
             serve(redis.clone(), most_output)
         });
         let store = format!("redis://{}", host.port(PORT));
