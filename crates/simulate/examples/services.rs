@@ -25,7 +25,9 @@ fn main() -> ExitCode {
         log::tell("servers=3: the number of servers");
         return ExitCode::from(2);
     };
-    let size = Size { servers, ..Size::default() };
+    let architecture = options.iter().find_map(|option| option.strip_prefix("architecture="));
+    let architecture = architecture.and_then(duality_architectures::find).map(|one| one.name());
+    let size = Size { servers, architecture, ..Size::default() };
     let mut code = ExitCode::SUCCESS;
     for simulation in ALL.iter().filter(|one| name == "all" || one.name == name) {
         let begin = Instant::now();

@@ -233,6 +233,23 @@ impl Profile {
     }
 }
 
+/// How kernel threads run in one seed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threading {
+    /// How often a thread gives way at a lock or a call, in a thousand.
+    pub(crate) preempts: u64,
+    /// How many processors a host says that it has.
+    pub(crate) processors: usize,
+}
+
+impl Threading {
+    pub(crate) fn drawn(decisions: &mut Decisions) -> Self {
+        let mut of =
+            |choices: &[u64]| choices[decisions.draw(Kind::Profile, choices.len() as u64) as usize];
+        Self { preempts: of(&[0, 20, 300]), processors: of(&[2, 1, 4]) as usize }
+    }
+}
+
 /// A choice at which a task falls behind. Early ones are as likely as late ones, since some tests
 /// have a hundred choices, and others a million. 0 is none.
 fn change(decisions: &mut Decisions) -> u64 {
@@ -302,6 +319,8 @@ pub struct Counts {
     pub failed_syncs: u64,
     /// Hosts that drained.
     pub drains: u64,
+    /// Threads that gave way at a lock or a call.
+    pub preemptions: u64,
 }
 
 impl Counts {
@@ -312,12 +331,12 @@ impl Counts {
         }
     }
 
-    pub(crate) fn each(&self) -> [(&'static str, u64); 28] {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 29] {
         let mut copy = *self;
         copy.each_mut().map(|(name, count)| (name, *count))
     }
 
-    pub(crate) fn each_mut(&mut self) -> [(&'static str, &mut u64); 28] {
+    pub(crate) fn each_mut(&mut self) -> [(&'static str, &mut u64); 29] {
         [
             ("turns", &mut self.turns),
             ("packets", &mut self.packets),
@@ -347,6 +366,7 @@ impl Counts {
             ("full disks", &mut self.full_disks),
             ("failed syncs", &mut self.failed_syncs),
             ("drains", &mut self.drains),
+            ("preemptions", &mut self.preemptions),
         ]
     }
 }

@@ -334,6 +334,7 @@ impl Socket {
         let channel = self.channel.as_deref();
         let descriptor = self.as_fd();
         let (may_begin, at_once) = (false, false);
+        let is_blocking = !self.nonblocking;
         Access {
             descriptor,
             ring,
@@ -343,6 +344,7 @@ impl Socket {
             drains,
             may_begin,
             at_once,
+            is_blocking,
         }
     }
 

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::RawFd;
+use std::time::Duration;
 
+use duality_runtime::machine::Traffic;
 use duality_runtime::net::Closed;
 
 use super::connection::Packet;
@@ -93,7 +95,7 @@ impl Network {
             return Err(refused(libc::EADDRINUSE));
         }
         let backlog = usize::try_from(backlog).unwrap_or(0).max(1);
-        let listener = Listener { address, backlog, queue: Default::default() };
+        let listener = Listener { address, backlog, queue: Default::default(), is_shut: false };
         let number = self.insert(host, SocketKind::Listener(listener));
         self.listeners.insert(address, number);
         self.tell(|net| format!("{} listens at port {port}", net.name(host)));
@@ -126,7 +128,10 @@ impl Network {
         self.interrupt()?;
         let listener = self.listener_mut(number).ok_or_else(|| refused(libc::EINVAL))?;
         if listener.queue.is_empty() {
-            return Err(io::ErrorKind::WouldBlock.into());
+            return Err(match listener.is_shut {
+                true => refused(libc::EINVAL),
+                false => io::ErrorKind::WouldBlock.into(),
+            });
         }
         self.has_file_left(host)?;
         let refusal = self.refusal(host, "accept", &ACCEPT);
@@ -263,6 +268,7 @@ impl Network {
             end.outstanding_since = now;
         }
         end.outstanding += count;
+        (end.last_sent, end.packets_sent) = (now, end.packets_sent + 1);
         let peer = end.peer;
         self.send_packet(peer, Packet::Data(bytes[..count].to_vec()));
         if self.happens(Kind::Reset, self.profile.reset) {
@@ -272,6 +278,11 @@ impl Network {
     }
 
     pub(crate) fn shut_down(&mut self, number: u64, how: Shutdown) -> io::Result<()> {
+        if let Some(listener) = self.listener_mut(number) {
+            listener.is_shut = true;
+            self.look(number);
+            return Ok(());
+        }
         let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
         if end.is_broken {
             return Err(refused(libc::ENOTCONN));
@@ -293,7 +304,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn set_taking_limit(&mut self, number: u64, limit: std::time::Duration) {
+    pub(crate) fn set_taking_limit(&mut self, number: u64, limit: Duration) {
         if let Some(end) = self.connection_mut(number) {
             end.taking_limit = (!limit.is_zero()).then(|| nanoseconds(limit));
         }
@@ -305,6 +316,19 @@ impl Network {
             Some(end) if end.is_broken || (end.has_ended && end.has_sent_end) => Some(Closed::Both),
             Some(end) => end.has_ended.then_some(Closed::Sending),
         }
+    }
+
+    /// What the kernel knows of a connection's traffic.
+    pub(crate) fn traffic(&self, number: u64) -> Option<Traffic> {
+        let end = self.connection(number)?;
+        let since = |time: u64| Duration::from_nanos(self.now.saturating_sub(time));
+        Some(Traffic {
+            is_under_way: self.connection(end.peer).is_some_and(|peer| peer.awaits_bytes()),
+            received: since(end.last_received),
+            sent: since(end.last_sent),
+            bytes_received: end.bytes_received,
+            packets_sent: end.packets_sent,
+        })
     }
 
     pub(crate) fn is_quiet(&self, number: u64) -> bool {
