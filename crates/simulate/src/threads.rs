@@ -231,7 +231,7 @@ impl HostThreads {
     }
 
     /// What a new thread does, from its first turn to its end.
-    fn run(self: &Arc<Self>, seat: Arc<Seat>, inherited: outside::Inherited, body: Body) {
+    fn run(self: &Arc<Self>, seat: &Arc<Seat>, inherited: outside::Inherited, body: Body) {
         let ends = seat.await_turn(seat.lock()).ends;
         outside::adopt(inherited);
         outside::name_hosts(&self.machine.network);
@@ -271,7 +271,7 @@ impl Threads for HostThreads {
         let running = seat.clone();
         let handle = outside::unobserved(|| {
             let builder = thread::Builder::new().name("host".into()).stack_size(STACK);
-            builder.spawn(move || own.run(running, inherited, body))
+            builder.spawn(move || own.run(&running, inherited, body))
         })?;
         let thread = Thread { number, last_turn: 0, seat, handle: Some(handle) };
         self.started.lock().unwrap_or_else(PoisonError::into_inner).push(thread);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use duality_runtime::machine::Traffic;
 use duality_runtime::net::Closed;
 
-use super::connection::Packet;
+use super::connection::{Connection, Packet};
 use super::{File, Listener, Network, SocketKind, address_of, refused};
 use crate::decisions::Kind;
 use crate::faults::nanoseconds;
@@ -323,7 +323,7 @@ impl Network {
         let end = self.connection(number)?;
         let since = |time: u64| Duration::from_nanos(self.now.saturating_sub(time));
         Some(Traffic {
-            is_under_way: self.connection(end.peer).is_some_and(|peer| peer.awaits_bytes()),
+            is_under_way: self.connection(end.peer).is_some_and(Connection::awaits_bytes),
             received: since(end.last_received),
             sent: since(end.last_sent),
             bytes_received: end.bytes_received,
