@@ -28,6 +28,20 @@ const SEEDS: [(&str, u32, u32); 12] = [
     ("guestbook", 1, 300),
 ];
 
+/// The architectures whose own threads, queues and locks are simulated, beneath each service.
+const ARCHITECTURES: [&str; 8] = [
+    "iterative",
+    "threads",
+    "pool",
+    "epoll",
+    "workpool-fifo",
+    "workpool-priority",
+    "workpool-serial",
+    "staged",
+];
+/// The seeds of each service under each architecture. Each of them runs twice.
+const SEEDS_OF_PAIRS: &str = "100";
+
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let build = ["build", "--release", "--package=duality-simulate", "--example=services"];
     execute(cargo_command(workspace).args(build))?;
@@ -35,6 +49,16 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
     for (name, servers, seeds) in SEEDS {
         let servers = format!("servers={servers}");
         execute(Command::new(&program).args([name, &seeds.to_string(), "both", &servers]))?;
+    }
+    for (name, ..) in SEEDS.into_iter().filter(|(_, servers, _)| *servers == 1) {
+        for architecture in ARCHITECTURES {
+            // Members of a room are served at the same time.
+            if architecture == "iterative" && matches!(name, "chat" | "game") {
+                continue;
+            }
+            let architecture = format!("architecture={architecture}");
+            execute(Command::new(&program).args([name, SEEDS_OF_PAIRS, &architecture]))?;
+        }
     }
     Ok(Passed)
 }

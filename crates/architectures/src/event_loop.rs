@@ -20,14 +20,15 @@
 //! sends. `uthreads` differs only in how a task waits.
 
 use std::io;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, PoisonError};
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::handler::Connections;
+use duality_runtime::locks::{Condvar, Mutex, MutexGuard};
 use duality_runtime::net::TcpListener;
 use duality_runtime::task::{self, thread};
+use duality_runtime::threads;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::common::accept_queue::{AcceptQueue, reserve};
@@ -146,11 +147,10 @@ pub fn run_loops<R: FnOnce(TcpListener, Admission)>(
     let replicas = Connections::default();
     // No loop serves before all loops are open. Otherwise connections could take the descriptors
     // that another loop needs.
-    let all_open = Arc::new(Barrier::new(loops));
-    let (opened, outcomes) = channel();
+    let opening = Arc::new(Opening::of(loops));
     for (index, listener) in listeners.into_iter().enumerate() {
         let (service, open, running) = (service.clone(), open.clone(), replicas.enter());
-        let (all_open, opened) = (all_open.clone(), opened.clone());
+        let opening = opening.clone();
         let cpu = cpus[(index + 1) % cpus.len()];
         let body = move || {
             let _running = running;
@@ -158,10 +158,7 @@ pub fn run_loops<R: FnOnce(TcpListener, Admission)>(
                 Ok(run) => (Some(run), Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            // The receiver stays until all threads have met at the barrier.
-            let _ = opened.send(outcome);
-            drop(opened);
-            all_open.wait();
+            opening.meet(outcome);
             if let Some(run) = run {
                 let admission = Admission::new(&listener, service.descriptors(), loops);
                 run(listener, admission);
@@ -169,21 +166,56 @@ pub fn run_loops<R: FnOnce(TcpListener, Admission)>(
         };
         thread::start(LOOP_STACK, Box::new(body)).map_err(|refused| refused.error)?;
     }
-    drop(opened);
     let own = confine(cpus[0]).and_then(|()| open(&service, limit));
-    all_open.wait();
-    outcomes.iter().collect::<io::Result<()>>()?;
+    opening.meet(Ok(()));
+    opening.outcome()?;
     let admission = Admission::new(&first, service.descriptors(), loops);
     own?(first, admission);
     duality_runtime::block_on(replicas.all_ended());
     Ok(())
 }
 
-fn open_loop(poller: Kind, world: LoopWorld, options: &Options) -> io::Result<EventLoop> {
-    if let Some(reason) = poller.unavailable() {
-        return Err(io::Error::other(reason));
+/// Where the loops of a server meet once each is open, or could not be opened.
+struct Opening {
+    state: Mutex<(usize, io::Result<()>)>,
+    all_are_here: Condvar,
+}
+
+impl Opening {
+    fn of(loops: usize) -> Self {
+        Self { state: Mutex::new((loops, Ok(()))), all_are_here: Condvar::new() }
     }
-    let opened = EventLoop::new(poller.open()?, world)?.busy_polling(options.busy_poll);
+
+    /// Waits for all loops.
+    fn meet(&self, outcome: io::Result<()>) {
+        let mut state = self.lock();
+        state.0 -= 1;
+        if outcome.is_err() {
+            state.1 = outcome;
+        }
+        self.all_are_here.notify_all();
+        drop(self.all_are_here.wait_while(state, |(missing, _)| *missing > 0));
+    }
+
+    /// The error of a loop that could not be opened.
+    fn outcome(&self) -> io::Result<()> {
+        std::mem::replace(&mut self.lock().1, Ok(()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (usize, io::Result<()>)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn open_loop(poller: Kind, world: LoopWorld, options: &Options) -> io::Result<EventLoop> {
+    let poller = match threads::here() {
+        Some(threads) => threads.poller(),
+        None => match poller.unavailable() {
+            Some(reason) => return Err(io::Error::other(reason)),
+            None => poller.open()?,
+        },
+    };
+    let opened = EventLoop::new(poller, world)?.busy_polling(options.busy_poll);
     Ok(match options.disk {
         Disk::Helpers => opened,
         Disk::Inline => opened.disk_in_place(),
@@ -262,6 +294,9 @@ fn allowed_cpus() -> io::Result<Vec<usize>> {
 }
 
 fn confine(cpu: usize) -> io::Result<()> {
+    if threads::here().is_some() {
+        return Ok(()); // A simulation has the machine's processors for itself.
+    }
     let mut only = CpuSet::new();
     only.set(cpu);
     Ok(sched_setaffinity(None, &only)?)

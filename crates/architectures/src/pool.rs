@@ -18,9 +18,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use duality_runtime::handler::{Active, Connections};
+use duality_runtime::locks::{Condvar, Mutex, MutexGuard};
 use duality_runtime::net::{Backlog, TcpStream};
 use duality_runtime::places::Places;
 use duality_runtime::task::{self, thread};

@@ -57,7 +57,7 @@ use rustix::process::{Pid, getpid};
 use rustix::thread::gettid;
 
 pub(crate) use self::told::events;
-use crate::remote;
+use crate::{machine, remote};
 
 #[cfg(all(test, loom))]
 use self::loom_tests::shim;
@@ -150,7 +150,10 @@ impl Scope {
     pub fn request(&self) {
         PROCESS.request_part(&self.part, end_input);
         told::tell_part(&self.part.event);
-        remote::interrupt_all();
+        // The driver of a simulation has the loops of the host look, and only those.
+        if machine::here().is_none() {
+            remote::interrupt_all();
+        }
     }
 
     fn is_requested(&self) -> bool {
@@ -239,6 +242,13 @@ impl Drop for Listed {
 
 /// Ends the input of a listed descriptor, which is therefore open. Async-signal-safe.
 fn end_input(number: RawFd, input: DrainTarget) {
+    // No simulation has a signal handler.
+    if let Some(machine) = machine::here() {
+        if let Some(socket) = machine.socket(number) {
+            let _ = machine.shut_down(socket, std::net::Shutdown::Read);
+        }
+        return;
+    }
     // SAFETY: a listed descriptor is open. To close it, a thread first takes it off the list, which
     // needs the lock.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
@@ -280,7 +290,7 @@ fn replace_file(number: RawFd) {
 /// Wakes the kernel threads that are blocked on a listener of this process with an empty accept
 /// queue. Async-signal-safe.
 pub(crate) fn end_listener(listener: BorrowedFd<'_>, input: DrainTarget) {
-    if input == DrainTarget::Listener(getpid()) {
+    if machine::here().is_none() && input == DrainTarget::Listener(getpid()) {
         // This fails if the descriptor has been shut down already.
         let _ = shutdown(listener, Shutdown::Read);
     }

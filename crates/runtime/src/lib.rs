@@ -35,6 +35,8 @@ pub mod log;
 #[doc(hidden)]
 pub mod apart;
 #[doc(hidden)]
+pub mod locks;
+#[doc(hidden)]
 pub mod machine;
 pub mod memory;
 pub mod net;
@@ -51,6 +53,8 @@ pub mod sync;
 pub mod task;
 mod tcp_info;
 mod thread_waker;
+#[doc(hidden)]
+pub mod threads;
 pub mod time;
 pub mod visibility;
 mod wait;

@@ -189,6 +189,12 @@ pub trait Machine: Debug + Send + Sync {
     /// The address of the socket, and of its peer if it has one.
     fn addresses(&self, socket: SocketId) -> Option<(SocketAddr, Option<SocketAddr>)>;
 
+    /// What a connection's kernel knows of its traffic (`TCP_INFO`).
+    fn traffic(&self, socket: SocketId) -> Option<Traffic> {
+        let _ = socket;
+        None
+    }
+
     /// A place for what another crate keeps for the host, until the host ends or crashes.
     fn place(&self) -> &Place;
 
@@ -248,6 +254,21 @@ pub trait Machine: Debug + Send + Sync {
     fn unix_addresses(&self, socket: SocketId) -> Option<(SocketAddrUnix, Option<SocketAddrUnix>)>;
 }
 
+/// The traffic of a connection. Times count from the start of a connection without traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Whether bytes are on their way to the peer.
+    pub is_under_way: bool,
+    /// The time since the last bytes came.
+    pub received: Duration,
+    /// The time since bytes were last sent.
+    pub sent: Duration,
+    /// How many bytes have come.
+    pub bytes_received: u64,
+    /// How many packets with bytes were sent.
+    pub packets_sent: u32,
+}
+
 /// See [`Machine::place`].
 pub type Place = Mutex<Option<Box<dyn Any + Send>>>;
 
@@ -263,6 +284,12 @@ pub(crate) fn note_simulation() {
 #[inline]
 pub(crate) fn here() -> Option<Arc<dyn Machine>> {
     if SIMULATES.load(Ordering::Relaxed) { current::machine() } else { None }
+}
+
+/// Runs `body` on this kernel thread, as a thread of the simulated host with `machine`.
+pub fn enter<R>(machine: &Arc<dyn Machine>, body: impl FnOnce() -> R) -> R {
+    note_simulation();
+    current::enter_machine(machine, body)
 }
 
 /// Calls `operation` with the [place](Machine::place) of the simulated host that runs on this

@@ -20,11 +20,12 @@
 //! connections ends at once, and not one by one.
 
 use std::cell::Cell;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::machine::{self, Traffic};
 use crate::tcp_info::tcp_info;
 
 /// The time for which a connection may be silent while other clients wait.
@@ -143,22 +144,36 @@ impl Place<'_> {
 /// The time for which a connection without unread bytes may still keep its place. `None` if a reply
 /// is on its way.
 fn left(connection: BorrowedFd<'_>) -> Option<Duration> {
-    let info = tcp_info(connection)?;
-    if info.unacked > 0 || info.notsent_bytes > 0 {
+    let (traffic, rtt) = traffic(connection)?;
+    let Traffic { is_under_way, received, sent, bytes_received, packets_sent } = traffic;
+    if is_under_way {
         return None;
     }
-    // Both times count from the start of a connection without traffic.
-    let [received, sent] = [info.last_data_recv, info.last_data_sent]
-        .map(|milliseconds| Duration::from_millis(milliseconds.into()));
     // A later request may have begun long after the last reply, and have come in two pieces.
-    let in_pieces = info.data_segs_out == 0 || READS.get() >= MANY_READS;
-    let is_slow = in_pieces
-        && sent >= SLOW
-        && info.bytes_received < LEAST_RATE.saturating_mul(sent.as_secs());
-    let round_trips = Duration::from_micros(info.rtt.into()) * 2;
+    let in_pieces = packets_sent == 0 || READS.get() >= MANY_READS;
+    let is_slow =
+        in_pieces && sent >= SLOW && bytes_received < LEAST_RATE.saturating_mul(sent.as_secs());
     let silence = match SHAKES_HANDS.get() {
-        true => SILENCE.min(SECOND_LOOK + round_trips),
+        true => SILENCE.min(SECOND_LOOK + rtt * 2),
         false => SILENCE,
     };
     Some(if is_slow { Duration::ZERO } else { silence.saturating_sub(received.min(sent)) })
+}
+
+/// What the kernel knows of a connection's traffic, and its round trip.
+fn traffic(connection: BorrowedFd<'_>) -> Option<(Traffic, Duration)> {
+    if let Some(machine) = machine::here() {
+        let traffic = machine.traffic(machine.socket(connection.as_raw_fd())?)?;
+        return Some((traffic, Duration::ZERO));
+    }
+    let info = tcp_info(connection)?;
+    let milliseconds = |count: u32| Duration::from_millis(count.into());
+    let traffic = Traffic {
+        is_under_way: info.unacked > 0 || info.notsent_bytes > 0,
+        received: milliseconds(info.last_data_recv),
+        sent: milliseconds(info.last_data_sent),
+        bytes_received: info.bytes_received,
+        packets_sent: info.data_segs_out,
+    };
+    Some((traffic, Duration::from_micros(info.rtt.into())))
 }

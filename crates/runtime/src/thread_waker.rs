@@ -16,13 +16,15 @@
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use self::shim::{AtomicBool, AtomicU8, Ordering, fence};
+use crate::locks::{Condvar, Mutex};
+use crate::threads;
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic as shim;
@@ -63,11 +65,11 @@ impl ThreadWaker {
                     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
                 }
             }
-            Sleeps::Parked => {
+            Sleeps::Parked => threads::quietly(|| {
                 // The thread has looked at the bell under the lock, and now waits, or it will look.
                 drop(self.parked.lock().unwrap_or_else(PoisonError::into_inner));
                 self.woken.notify_one();
-            }
+            }),
             Sleeps::No => {}
         }
     }

@@ -1,9 +1,11 @@
-//! Simulates services: `services NAME|all SEEDS [once|both] [legal] [servers=3]`. For the soak of
+//! Simulates services:
+//! `services NAME|all SEEDS [once|both] [legal] [servers=3] [architecture=pool]`. For the soak of
 //! `cargo xtask simulate`.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
+use duality_architectures::{Architecture, find};
 use duality_outside as _;
 use duality_runtime::log;
 use duality_simulate::services::{ALL, Size};
@@ -12,7 +14,9 @@ use duality_simulate::{Faults, Waits, seeds};
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [name, count, options @ ..] = words.as_slice() else {
-        log::tell("usage: services NAME|all SEEDS [once] [both] [legal] [servers=3]");
+        log::tell(
+            "usage: services NAME|all SEEDS [once] [both] [legal] [servers=3] [architecture=pool]",
+        );
         return ExitCode::from(2);
     };
     let has = |word: &str| options.iter().any(|option| option == word);
@@ -25,7 +29,9 @@ fn main() -> ExitCode {
         log::tell("servers=3: the number of servers");
         return ExitCode::from(2);
     };
-    let size = Size { servers, ..Size::default() };
+    let architecture = options.iter().find_map(|option| option.strip_prefix("architecture="));
+    let architecture = architecture.and_then(find).map(Architecture::name);
+    let size = Size { servers, architecture, ..Size::default() };
     let mut code = ExitCode::SUCCESS;
     for simulation in ALL.iter().filter(|one| name == "all" || one.name == name) {
         let begin = Instant::now();

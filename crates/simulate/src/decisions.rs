@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Datagram,
     Disk,
     Offload,
+    Preempt,
+    Woken,
     Test,
 }
 
@@ -55,6 +57,8 @@ impl Kind {
         Self::Datagram,
         Self::Disk,
         Self::Offload,
+        Self::Preempt,
+        Self::Woken,
         Self::Test,
     ];
 }
@@ -99,6 +103,8 @@ impl fmt::Display for Kind {
             Self::Datagram => "whether a datagram is lost, doubled or overtaken",
             Self::Disk => "what a crash keeps of a file",
             Self::Offload => "how long offloaded work takes",
+            Self::Preempt => "whether another thread goes on at a lock or a call",
+            Self::Woken => "which waiting thread is woken",
             Self::Test => "what the test draws",
         })
     }

@@ -11,6 +11,7 @@
 //! loop are apart from those of other hosts. A crash is the drop of the loop. The time moves a
 //! little with each turn, so that a busy loop ends.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -22,7 +23,9 @@ use crate::faults::{Counts, Faults, nanoseconds};
 use crate::machine::{HostMachine, lock};
 use crate::net::Net;
 use crate::network::{Network, Story};
+use crate::process::Process;
 use crate::shared::{Main, Order, Shared, Task, Waits};
+use crate::threads::Reports;
 use crate::{order, outside};
 
 /// The stack of a task that waits on one. Code without optimisation needs more than services.
@@ -61,8 +64,53 @@ pub(crate) struct Plan {
     pub(crate) is_apart: bool,
 }
 
+/// What runs on a host.
+enum Running {
+    Loop(Host),
+    Process(Process),
+}
+
+impl Running {
+    /// Whether a step would do anything at `now`, events of a loop aside.
+    fn is_able(&self, now: Instant) -> bool {
+        match self {
+            Self::Loop(host) => host.is_able(now),
+            Self::Process(process) => process.is_able(now),
+        }
+    }
+
+    fn next_expiry(&self) -> Option<Instant> {
+        match self {
+            Self::Loop(host) => host.next_expiry(),
+            Self::Process(process) => process.next_expiry(),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self {
+            Self::Loop(host) => host.has_ended(),
+            Self::Process(process) => process.has_ended(),
+        }
+    }
+
+    /// The number of tasks, or of threads.
+    fn tasks(&self) -> usize {
+        match self {
+            Self::Loop(host) => host.tasks(),
+            Self::Process(process) => process.count(),
+        }
+    }
+
+    fn drain(&mut self) {
+        match self {
+            Self::Loop(host) => host.drain(),
+            Self::Process(process) => process.drain(),
+        }
+    }
+}
+
 struct Slot {
-    running: Option<Host>,
+    running: Option<Running>,
     main: Main,
     waits: Waits,
     may_panic: bool,
@@ -99,10 +147,10 @@ pub(crate) fn run(plan: &Plan, test: impl FnOnce(Net) -> Task + Send + 'static) 
     let shared = Arc::new(Shared::new(network, plan.waits, plan.faults));
     let test = Mutex::new(Some(test));
     let net = Net::new(shared.clone());
-    let main: Main = Arc::new(move || {
+    let main = Main::Task(Arc::new(move || {
         let test = test.lock().unwrap_or_else(PoisonError::into_inner).take();
         test.expect("the test starts once")(net.clone())
-    });
+    }));
     shared.order(Order::Start { host: TEST, main, waits: Waits::Suspend, may_panic: false });
     let mut driver = Driver { shared, hosts: Vec::new(), base, turns: 0, failure: None };
     driver.run(nanoseconds(plan.limit), plan.turns);
@@ -151,16 +199,19 @@ impl Driver {
     /// The hosts that can go on now, the least recent first.
     fn find_able(&self, now: u64, able: &mut Vec<(u64, usize)>) {
         able.clear();
-        let net = lock(&self.shared.network);
         for (index, slot) in self.hosts.iter().enumerate() {
             let Some(slot) = slot else { continue };
-            let Some(host) = &slot.running else { continue };
-            let own = self.base + Duration::from_nanos(net.hosts[index].clock.at(now));
-            if net.has_events(index) || host.is_able(own) {
+            let Some(running) = &slot.running else { continue };
+            let (is_told, own) = {
+                let net = lock(&self.shared.network);
+                let own = self.base + Duration::from_nanos(net.hosts[index].clock.at(now));
+                (matches!(running, Running::Loop(_)) && net.has_events(index, 0), own)
+            };
+            // Threads ask the network whether their waits are over.
+            if is_told || running.is_able(own) {
                 able.push((slot.last_turn, index));
             }
         }
-        drop(net);
         able.sort_unstable();
     }
 
@@ -170,7 +221,14 @@ impl Driver {
             let host = slot.as_ref().and_then(|slot| slot.running.as_ref());
             host.is_some_and(|host| !host.has_ended())
         });
-        living.map(|(index, _)| net.name(index).to_owned()).collect::<Vec<_>>().join(", ")
+        let each = living.map(|(index, slot)| {
+            let name = net.name(index);
+            match slot.as_ref().and_then(|slot| slot.running.as_ref()) {
+                Some(Running::Process(process)) => format!("{name} ({})", process.waits()),
+                _ => name.to_owned(),
+            }
+        });
+        each.collect::<Vec<_>>().join(", ")
     }
 
     /// Moves the time to what comes next. False if nothing does.
@@ -211,16 +269,27 @@ impl Driver {
         self.turns += 1;
         let Some(slot) = &mut self.hosts[index] else { return };
         slot.last_turn = self.turns;
-        let Some(host) = &mut slot.running else { return };
+        let Some(running) = &mut slot.running else { return };
         let network = &self.shared.network;
         lock(network).counts.turns += 1;
         let now = self.base + Duration::from_nanos(enter(network, index));
-        host.step(now, |ready| slot.order.choose(&ready, &mut lock(network)));
-        if let Some(refused) = outside::take_refused() {
+        let order = &mut slot.order;
+        let reports = match running {
+            Running::Loop(host) => {
+                host.step(now, |ready| order.choose(&ready, &mut lock(network)));
+                Reports::take()
+            }
+            Running::Process(process) => {
+                let turn = self.turns;
+                let given = process.step(now, turn, |able| order.choose(able, &mut lock(network)));
+                given.unwrap_or_else(|why| Reports { panic: None, refused: Some(why) })
+            }
+        };
+        if let Some(refused) = reports.refused {
             let name = lock(network).name(index).to_owned();
             self.failure.get_or_insert(format!("{name}: {refused}"));
         }
-        if let Some(panic) = outside::take_panic() {
+        if let Some(panic) = reports.panic {
             let name = lock(network).name(index).to_owned();
             lock(network).tell(|_| format!("{name} panics: {panic}"));
             if !slot.may_panic {
@@ -228,14 +297,14 @@ impl Driver {
                 self.failure.get_or_insert(format!("{who}{panic}"));
             }
         }
-        let tasks = host.tasks();
+        let tasks = running.tasks();
         self.shared.with_end(index, |end| end.tasks = tasks);
-        if host.has_ended() {
+        if running.has_ended() {
             let why = self.shared.with_end(index, |end| end.outcome.clone().and_then(Result::err));
             if let Some(why) = why {
                 lock(network).tell(|net| format!("{} ends: {why}", net.name(index)));
             }
-            slot.running = None;
+            end(&mut slot.running, &mut self.failure);
             lock(&self.shared.network).exit(index);
         }
     }
@@ -294,7 +363,7 @@ impl Driver {
         lock(network).crash(host);
         lock(network).stop_disks(host);
         // Destructors run, but nothing that they send leaves the host.
-        slot.running = None;
+        end(&mut slot.running, &mut self.failure);
         outside::take_panic();
         if let Err(error) = lock(network).roll_back(host) {
             self.failure.get_or_insert(format!("the folder of a host's disk: {error}"));
@@ -312,33 +381,9 @@ impl Driver {
             self.shared.with_end(index, |end| end.outcome = None);
             let is_first = !std::mem::replace(&mut slot.has_started, true);
             lock(&self.shared.network).start(index, is_first);
-            let machine = HostMachine {
-                network: self.shared.network.clone(),
-                host: index,
-                place: Arc::default(),
-            };
-            let world = match slot.waits {
-                Waits::Suspend => LoopWorld::Suspend,
-                Waits::Park => LoopWorld::Park { stack_size: STACK },
-            };
-            let (main, shared) = (slot.main.clone(), self.shared.clone());
             let time = self.base + Duration::from_nanos(enter(&self.shared.network, index));
-            let started = Host::start(
-                Arc::new(machine.clone()),
-                Box::new(machine),
-                world,
-                time,
-                move || async move {
-                    let outcome = main().await;
-                    let waiters = shared.with_end(index, |end| {
-                        end.outcome = Some(outcome);
-                        std::mem::take(&mut end.waiters)
-                    });
-                    waiters.into_iter().for_each(Waker::wake);
-                },
-            );
-            match started {
-                Ok(host) => slot.running = Some(host),
+            match start(&self.shared, index, slot, self.base, time) {
+                Ok(running) => slot.running = Some(running),
                 Err(error) => {
                     let problem = format!("this machine cannot run one more host: {error}");
                     self.failure.get_or_insert(problem);
@@ -361,11 +406,54 @@ impl Driver {
         });
         drop(net);
         for slot in self.hosts.iter_mut().flatten() {
-            slot.running = None;
+            end(&mut slot.running, &mut None);
         }
         outside::take_panic();
         outside::end();
         Outcome { hash, time: Duration::from_nanos(now), counts, failure, story, kept }
+    }
+}
+
+/// Starts what runs on a host.
+fn start(
+    shared: &Arc<Shared>,
+    index: usize,
+    slot: &Slot,
+    base: Instant,
+    now: Instant,
+) -> io::Result<Running> {
+    let (network, place) = (shared.network.clone(), Arc::default());
+    let machine = HostMachine { network, host: index, queue: 0, place };
+    let shared = shared.clone();
+    let ended = move |outcome| {
+        let waiters = shared.with_end(index, |end| {
+            end.outcome = Some(outcome);
+            std::mem::take(&mut end.waiters)
+        });
+        waiters.into_iter().for_each(Waker::wake);
+    };
+    let main = match slot.main.clone() {
+        Main::Thread(main) => {
+            let main = Box::new(move || ended(main()));
+            return Process::start(machine, base, main).map(Running::Process);
+        }
+        Main::Task(main) => main,
+    };
+    let world = match slot.waits {
+        Waits::Suspend => LoopWorld::Suspend,
+        Waits::Park => LoopWorld::Park { stack_size: STACK },
+    };
+    let of_loop = Arc::new(machine.clone());
+    let main = move || async move { ended(main().await) };
+    Host::start(of_loop, Box::new(machine), world, now, main).map(Running::Loop)
+}
+
+/// Ends what runs on a host. A thread that cannot be ended is a failure.
+fn end(running: &mut Option<Running>, failure: &mut Option<String>) {
+    if let Some(Running::Process(mut process)) = running.take()
+        && let Err(why) = process.end()
+    {
+        failure.get_or_insert(why);
     }
 }
 

@@ -233,6 +233,23 @@ impl Profile {
     }
 }
 
+/// How kernel threads run in one seed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threading {
+    /// How often a thread gives way at a lock or a call, in a thousand.
+    pub(crate) preempts: u64,
+    /// How many processors a host says that it has.
+    pub(crate) processors: usize,
+}
+
+impl Threading {
+    pub(crate) fn drawn(decisions: &mut Decisions) -> Self {
+        let mut of =
+            |choices: &[u64]| choices[decisions.draw(Kind::Profile, choices.len() as u64) as usize];
+        Self { preempts: of(&[0, 20, 300]), processors: of(&[2, 1, 4]) as usize }
+    }
+}
+
 /// A choice at which a task falls behind. Early ones are as likely as late ones, since some tests
 /// have a hundred choices, and others a million. 0 is none.
 fn change(decisions: &mut Decisions) -> u64 {
@@ -304,6 +321,8 @@ pub struct Counts {
     pub held: u64,
     /// Hosts that drained.
     pub drains: u64,
+    /// Threads that gave way at a lock or a call.
+    pub preemptions: u64,
 }
 
 impl Counts {
@@ -314,12 +333,12 @@ impl Counts {
         }
     }
 
-    pub(crate) fn each(&self) -> [(&'static str, u64); 29] {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 30] {
         let mut copy = *self;
         copy.each_mut().map(|(name, count)| (name, *count))
     }
 
-    pub(crate) fn each_mut(&mut self) -> [(&'static str, &mut u64); 29] {
+    pub(crate) fn each_mut(&mut self) -> [(&'static str, &mut u64); 30] {
         [
             ("turns", &mut self.turns),
             ("packets", &mut self.packets),
@@ -350,6 +369,7 @@ impl Counts {
             ("failed syncs", &mut self.failed_syncs),
             ("held", &mut self.held),
             ("drains", &mut self.drains),
+            ("preemptions", &mut self.preemptions),
         ]
     }
 }

@@ -59,11 +59,14 @@ mod net;
 mod network;
 mod order;
 pub mod outside;
+mod process;
+mod queue;
 mod seeds;
 #[cfg(feature = "services")]
 pub mod services;
 mod shared;
 mod shrink;
+mod threads;
 mod violation;
 
 pub use faults::{Counts, Faults};

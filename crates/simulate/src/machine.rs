@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use duality_poller::{Direction, Event, Poller, Token};
-use duality_runtime::machine::{Machine, Place, SocketId, UnixKind};
+use duality_runtime::machine::{Machine, Place, SocketId, Traffic, UnixKind};
 use duality_runtime::net::Closed;
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
 
@@ -31,6 +31,8 @@ const OFFLOAD: u64 = 3_000_000;
 pub(crate) struct HostMachine {
     pub(crate) network: SharedNetwork,
     pub(crate) host: usize,
+    /// The queue of events of its poller.
+    pub(crate) queue: usize,
     pub(crate) place: Arc<Place>,
 }
 
@@ -180,6 +182,10 @@ impl Machine for HostMachine {
         self.network().addresses(socket.0)
     }
 
+    fn traffic(&self, socket: SocketId) -> Option<Traffic> {
+        self.network().traffic(socket.0)
+    }
+
     fn place(&self) -> &Place {
         &self.place
     }
@@ -220,18 +226,18 @@ impl Poller for HostMachine {
         token: Token,
         direction: Direction,
     ) -> io::Result<()> {
-        self.network().arm(descriptor.as_raw_fd(), token, direction);
+        self.network().arm(descriptor.as_raw_fd(), self.queue, token, direction);
         Ok(())
     }
 
     fn forget(&mut self, _descriptor: BorrowedFd<'_>, token: Token) {
-        self.network().forget(self.host, token);
+        self.network().forget(self.host, self.queue, token);
     }
 
     /// Never sleeps: the driver moves the time.
     fn wait(&mut self, _timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         events.clear();
-        self.network().events(self.host, events);
+        self.network().events(self.host, self.queue, events);
         Ok(())
     }
 }

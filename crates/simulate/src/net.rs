@@ -108,6 +108,30 @@ impl Net {
     where
         F: Future<Output: Ending> + 'static,
     {
+        let main = Main::Task(Arc::new(move || {
+            let running = main();
+            Box::pin(async move { running.await.into_result() })
+        }));
+        self.add_main(name, waits, may_panic, main)
+    }
+
+    /// Adds a host that is a program of kernel threads: `main` runs on the first one, waits in
+    /// place, and starts others by the runtime's `task::thread`, as an architecture does. The seed
+    /// decides which thread goes on. After a restart, it runs `main` again.
+    ///
+    /// # Panics
+    ///
+    /// If there is a host of this name.
+    pub fn program<E: Ending>(
+        &self,
+        name: &str,
+        main: impl Fn() -> E + Send + Sync + 'static,
+    ) -> Host {
+        let main = Main::Thread(Arc::new(move || main().into_result()));
+        self.add_main(name, Waits::Suspend, false, main)
+    }
+
+    fn add_main(&self, name: &str, waits: Waits, may_panic: bool, main: Main) -> Host {
         let index = {
             let mut net = lock(&self.shared.network);
             assert!(
@@ -116,10 +140,6 @@ impl Net {
             );
             net.add_host(name)
         };
-        let main: Main = Arc::new(move || {
-            let running = main();
-            Box::pin(async move { running.await.into_result() })
-        });
         self.shared.order(Order::Start { host: index, main, waits, may_panic });
         Host { shared: self.shared.clone(), index }
     }
@@ -350,6 +370,12 @@ impl Host {
     #[must_use]
     pub fn descriptors(&self) -> usize {
         lock(&self.shared.network).open_files(self.index)
+    }
+
+    /// The number of descriptors of connections that the host has open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        lock(&self.shared.network).open_connections(self.index)
     }
 
     /// Limits the number of sockets that the host has open (1,024 otherwise).

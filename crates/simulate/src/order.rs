@@ -11,6 +11,7 @@ use duality_runtime::event_loop::ReadyTasks;
 
 use crate::decisions::Kind;
 use crate::network::Network;
+use crate::process::AbleThreads;
 
 /// The bound of a priority.
 const PRIORITIES: u64 = 1 << 16;
@@ -18,7 +19,35 @@ const PRIORITIES: u64 = 1 << 16;
 /// A task is passed over this often at most. A task that runs in circles would starve the others.
 const PATIENCE: u32 = 100;
 
-/// The order of one host's tasks.
+/// What one is chosen of: tasks of a loop, or threads of a program, the least recent first.
+pub(crate) trait Choice {
+    fn count(&self) -> usize;
+
+    /// The numbers. `None` is passed over.
+    fn numbers(&self) -> impl Iterator<Item = Option<u32>>;
+}
+
+impl Choice for ReadyTasks<'_> {
+    fn count(&self) -> usize {
+        ReadyTasks::count(self)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = Option<u32>> {
+        ReadyTasks::numbers(self)
+    }
+}
+
+impl Choice for AbleThreads {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = Option<u32>> {
+        self.0.iter().map(|(_, number)| Some(*number))
+    }
+}
+
+/// The order of one host's tasks or threads.
 #[derive(Default)]
 pub(crate) struct Order {
     /// By the number of the task.
@@ -31,7 +60,7 @@ pub(crate) struct Order {
 
 impl Order {
     /// The place of the task that has the next turn.
-    pub(crate) fn choose(&mut self, ready: &ReadyTasks<'_>, net: &mut Network) -> usize {
+    pub(crate) fn choose(&mut self, ready: &impl Choice, net: &mut Network) -> usize {
         match net.profile.changes {
             None => net.draw(Kind::Task, ready.count().min(net.profile.tasks) as u64) as usize,
             Some(changes) => {
@@ -53,7 +82,7 @@ impl Order {
     }
 
     /// The first task of the highest priority.
-    fn highest(&mut self, ready: &ReadyTasks<'_>, net: &mut Network) -> Highest {
+    fn highest(&mut self, ready: &impl Choice, net: &mut Network) -> Highest {
         let mut highest = Highest { place: 0, number: None, priority: i64::MIN };
         for (place, number) in ready.numbers().enumerate() {
             let Some(number) = number else { continue };

@@ -164,6 +164,14 @@ pub(crate) fn keep_panics() {
     });
 }
 
+/// Calls `body` outside of the simulation: it sees the machine's clock and threads.
+pub(crate) fn unobserved<R>(body: impl FnOnce() -> R) -> R {
+    let time = TIME.replace(u64::MAX);
+    let result = body();
+    TIME.set(time);
+    result
+}
+
 pub(crate) fn take_panic() -> Option<String> {
     PANIC.take()
 }

@@ -21,7 +21,15 @@ pub enum Waits {
 }
 
 pub(crate) type Task = Pin<Box<dyn Future<Output = Result<(), Violation>>>>;
-pub(crate) type Main = Arc<dyn Fn() -> Task + Send + Sync>;
+
+/// What a host runs at each start.
+#[derive(Clone)]
+pub(crate) enum Main {
+    /// The first task of a loop.
+    Task(Arc<dyn Fn() -> Task + Send + Sync>),
+    /// The main thread of a program.
+    Thread(Arc<dyn Fn() -> Result<(), Violation> + Send + Sync>),
+}
 
 /// What a task asks of the driver, which does it between two turns.
 pub(crate) enum Order {

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use duality_runtime::net::{Backlog, Injector, ListenOptions, TcpListener};
+use duality_runtime::threads;
 
 use super::addresses::Addresses;
 use super::options::Options;
@@ -51,8 +52,10 @@ impl Server {
     ) -> io::Result<Self> {
         let cores = if architecture.about().replicates { options.cores } else { 1 };
         let listen = ListenOptions::default().backlog(options.backlog).reuse_port(cores > 1);
+        // The network of a simulation has no `SO_REUSEPORT`: the loops share an accept queue.
+        let is_simulated = threads::here().is_some();
         let first = patiently(|| {
-            if listen.reuse_port {
+            if listen.reuse_port && !is_simulated {
                 alone(address)?;
             }
             TcpListener::bind(address, &listen)
@@ -60,7 +63,10 @@ impl Server {
         let address = first.local_addr()?;
         let mut listeners = vec![first];
         for _ in 1..cores {
-            listeners.push(TcpListener::bind(address, &listen)?);
+            listeners.push(match is_simulated {
+                true => listeners[0].try_clone()?,
+                false => TcpListener::bind(address, &listen)?,
+            });
         }
         Ok(Self::new(service, options, listeners, address))
     }

@@ -6,9 +6,10 @@
 //! connections. So one thread at a time is on its way. It takes its share, and if work is left, it
 //! wakes the next one. Tokio's scheduler wakes its workers so.
 
-use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
+use duality_runtime::locks::{Condvar, MutexGuard};
 use duality_runtime::visibility;
 
 /// Threads that wait, and whether one of them is on its way.
@@ -62,7 +63,7 @@ impl Wake {
 }
 
 /// Waits once at `condition`, as one of the `waiters` of what the lock protects.
-pub(crate) fn wait<'a, T>(
+pub(crate) fn wait<'a, T: Send>(
     condition: &Condvar,
     mut guard: MutexGuard<'a, T>,
     waiters: impl Fn(&mut T) -> &mut Waiters,
@@ -74,7 +75,7 @@ pub(crate) fn wait<'a, T>(
 }
 
 /// As [`wait`], for at most `longest`. True if the time is over.
-pub(crate) fn wait_for<'a, T>(
+pub(crate) fn wait_for<'a, T: Send>(
     condition: &Condvar,
     mut guard: MutexGuard<'a, T>,
     longest: Duration,

@@ -12,8 +12,10 @@
 //! times as fast.
 
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::PoisonError;
+
+use duality_runtime::locks::{Condvar, Mutex};
+use duality_runtime::time::{self, Duration};
 
 use super::Stages;
 use super::stage::{LARGEST_BATCH, Stage};
@@ -42,9 +44,9 @@ impl Controller {
     /// Controls until it is stopped.
     pub(super) fn run(&self, stages: &Stages) {
         let mut known: HashMap<*const Stage, Batching> = HashMap::new();
-        let mut before = Instant::now();
+        let mut before = time::now();
         while !self.pause() {
-            let now = Instant::now();
+            let now = time::now();
             let elapsed = now - before;
             before = now;
             for stage in stages.iter() {

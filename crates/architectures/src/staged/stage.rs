@@ -1,15 +1,16 @@
 //! One stage: its queue of events, and its pool of kernel threads.
 
 use std::collections::VecDeque;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use duality_runtime::blocks::Block;
 use duality_runtime::handler::Connections;
+use duality_runtime::locks::{Condvar, Mutex, MutexGuard};
 use duality_runtime::log;
 use duality_runtime::task::thread;
+use duality_runtime::threads::processors;
 use duality_runtime::visibility::QueueGauges;
 
 use super::admission::Gate;
@@ -59,7 +60,7 @@ impl Stage {
             queue: Mutex::default(),
             changed: Condvar::new(),
             batch: AtomicUsize::new(LARGEST_BATCH),
-            processors: std::thread::available_parallelism().map_or(1, NonZero::get),
+            processors: processors(),
             gauges,
             gate,
             has_complained: AtomicBool::new(false),

@@ -27,10 +27,11 @@
 mod order;
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use duality_runtime::blocks::{Block, Tasks, Waits};
 use duality_runtime::handler::Connections;
+use duality_runtime::locks::{Condvar, Mutex, MutexGuard};
 use duality_runtime::log;
 use duality_runtime::net::Backlog;
 use duality_runtime::places::Places;

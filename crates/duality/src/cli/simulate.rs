@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use duality_architectures::Registry;
 use duality_lab::ask::settings::parse_duration;
 use duality_lab::names::choose_from;
 use duality_simulate::services::{self, Size};
@@ -31,6 +32,8 @@ Examples:
       one seed: the failure that it was, made small
   duality simulate chat --seed 831 --trace
       all that happened, line by line
+  duality simulate chat --architecture staged
+      the threads, queues and locks of an architecture, in orders that seeds draw
   duality simulate http --faults legal
       only what must never break a connection: short reads, late events, EINTR")]
 pub(super) struct Arguments {
@@ -51,6 +54,10 @@ pub(super) struct Arguments {
     /// Virtual time of the bad days of a seed
     #[arg(long = "for", value_parser = parse_duration, default_value = "1m", value_name = "TIME")]
     time: Duration,
+    /// Architecture of the servers, with its own threads and queues (see `duality architectures`);
+    /// without it, each server is one loop
+    #[arg(long, short, value_name = "NAME")]
+    architecture: Option<String>,
     /// What may go wrong
     #[arg(long, value_enum, default_value_t = Which::All)]
     faults: Which,
@@ -77,8 +84,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         let asked = (costs, &arguments.on_paper);
         return on_paper::answer(catalogue, service, arguments.servers, seed, asked);
     }
-    let size = size(arguments)?;
     let name = arguments.service.as_deref().unwrap_or_else(|| catalogue.default_name());
+    let size = size(name, arguments)?;
     let faults = match arguments.faults {
         Which::All => Faults::ALL,
         Which::Legal => Faults::LEGAL,
@@ -90,8 +97,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         .faults(faults)
         .lasting(arguments.time + Duration::from_secs(24 * 3600))
         .turns(u64::MAX)
-        .in_both_waits()
         .again(move |seed| format!("{line} --seed {seed} --trace"));
+    // Threads of an architecture wait in one way only.
+    let seeds = if size.architecture.is_none() { seeds.in_both_waits() } else { seeds };
     match catalogue.own().filter(|own| own.served.name() == name) {
         Some(own) => {
             let (request, reply) = exchange_of(own)?;
@@ -108,20 +116,35 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     }
 }
 
-fn size(arguments: &Arguments) -> Result<Size, Failure> {
+fn size(service: &str, arguments: &Arguments) -> Result<Size, Failure> {
     let Arguments { servers, clients, time, .. } = *arguments;
     if servers == 0 || clients == 0 || servers.saturating_add(clients) > MOST_HOSTS {
         let problem = format!("--servers and --clients: from 1, and {MOST_HOSTS} together at most");
         return Err(Failure::misuse(problem));
     }
-    Ok(Size { servers, clients, days: time })
+    let architecture = arguments.architecture.as_deref();
+    let architecture = architecture.map(|name| architecture_for(service, name)).transpose()?;
+    Ok(Size { servers, clients, days: time, architecture })
+}
+
+/// The architecture of that name, if it can be simulated with the service.
+fn architecture_for(service: &str, name: &str) -> Result<&'static str, Failure> {
+    let architecture = Registry::default().named(name).map_err(Failure::misuse)?;
+    let problem = services::unsimulated(architecture);
+    match problem.or_else(|| services::unfit(architecture, service)) {
+        Some(problem) => Err(Failure::misuse(problem)),
+        None => Ok(architecture.name()),
+    }
 }
 
 /// What the user types to see one seed again.
 fn command_line(name: &str, arguments: &Arguments) -> String {
-    let Arguments { servers, clients, time, faults, .. } = arguments;
+    let Arguments { servers, clients, time, faults, architecture, .. } = arguments;
     let mut line = format!("duality simulate {name}");
     let default = Size::default();
+    if let Some(architecture) = architecture {
+        line += &format!(" --architecture {architecture}");
+    }
     if *servers != default.servers {
         line += &format!(" --servers {servers}");
     }
@@ -151,7 +174,7 @@ where
     }
     let begin = Instant::now();
     match seeds.try_run(test) {
-        Ok(tally) => print(&summary(name, &tally, begin.elapsed())),
+        Ok(tally) => print(&summary(name, arguments, &tally, begin.elapsed())),
         Err(failure) => {
             print(&failure.to_string())?;
             let seed = failure.seed;
@@ -160,15 +183,19 @@ where
     }
 }
 
-fn summary(name: &str, tally: &Tally, took: Duration) -> String {
+fn summary(name: &str, arguments: &Arguments, tally: &Tally, took: Duration) -> String {
     let hours = tally.time.as_secs_f64() / 3600.0;
     let a_minute = hours / (took.as_secs_f64() / 60.0).max(f64::MIN_POSITIVE);
     let seeds = match tally.seeds {
         1 => "1 seed passes".to_owned(),
         count => format!("{count} seeds pass"),
     };
+    let how = match &arguments.architecture {
+        None => "each as state machines and as stacks".to_owned(),
+        Some(architecture) => format!("each twice under {architecture}"),
+    };
     format!(
-        "{name}: {seeds}, each as state machines and as stacks, with the same decisions\n\
+        "{name}: {seeds}, {how}, with the same decisions\n\
          virtual time: {hours:.1} h in {:.1} s ({a_minute:.0} h a minute)\n\
          {}hash of all seeds: {:016x}",
         took.as_secs_f64(),

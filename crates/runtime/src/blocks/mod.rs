@@ -25,6 +25,7 @@
 mod reactor;
 mod readiness;
 mod running;
+mod watch;
 
 use std::fmt;
 use std::future::Future;
@@ -40,6 +41,7 @@ use rustix::process::getpid;
 use crate::drain::{self, Scope};
 use crate::gather;
 use crate::thread_waker::with_waker_of_this_thread;
+use crate::threads;
 use crate::visibility::survey::TaskReport;
 use crate::visibility::{self, Label, Wait, thread_slots, waits};
 use crate::wait::{Ambient, BUDGET, Waited, ambient_deadline, earlier, set_ambient};
@@ -125,7 +127,9 @@ fn start(group: &Arc<Group>, connection: Option<u64>, future: BoxedFuture) {
         let state = runnable.metadata();
         state.is_queued.store(true, Ordering::Relaxed);
         let group = state.group.clone();
-        (group.dispatch)(Block { runnable });
+        let dispatch = || (group.dispatch)(Block { runnable });
+        // A block may wake another one under a lock of the service.
+        if running(|task| task.is_some()) { threads::quietly(dispatch) } else { dispatch() }
     };
     let (runnable, task) = async_task::Builder::new()
         .propagate_panic(true)

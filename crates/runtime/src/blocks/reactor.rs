@@ -21,23 +21,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use duality_poller::{Direction, Timers};
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::io::Errno;
+use rustix::event::epoll::{self, EventFlags};
 use slab::Slab;
 
 use super::TaskState;
 use super::readiness::Readiness;
+use super::watch::{WAKEUP, Watch};
 use crate::drain;
 use crate::gather::{Deadlines, Key, TICK};
+use crate::locks::{Mutex, MutexGuard};
 use crate::remote::wakeup::{Wakeup, WakeupSender};
+use crate::threads;
 use crate::visibility::survey::{self, LoopReport};
 use crate::visibility::{self, thread_slots};
 use crate::wait::earlier;
@@ -49,7 +50,7 @@ pub struct Reactor {
 }
 
 struct Inner {
-    epoll: OwnedFd,
+    watch: Watch,
     wakeup: Wakeup,
     interrupt: WakeupSender,
     sources: Mutex<Slab<Arc<Source>>>,
@@ -79,8 +80,6 @@ struct Slot {
     waker: Option<Waker>,
 }
 
-/// The data of the wakeup's events. The data of sources count from 0.
-const WAKEUP: u64 = u64::MAX;
 /// Events taken at a time.
 const EVENTS: usize = 256;
 
@@ -97,17 +96,16 @@ impl Reactor {
     ///
     /// If no descriptor is left for the reactor.
     pub fn new() -> io::Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let wakeup = Wakeup::new()?;
-        epoll::add(&epoll, &wakeup, EventData::new_u64(WAKEUP), EventFlags::IN)?;
+        let watch = Watch::new(wakeup.as_fd())?;
         let tasks = TaskTable {
             gathered: Deadlines::default(),
-            timers: Timers::new(Instant::now()),
+            timers: Timers::new(threads::now()),
             slots: Slab::new(),
             sleeps_until: None,
         };
         let inner = Inner {
-            epoll,
+            watch,
             interrupt: wakeup.sender(),
             wakeup,
             sources: Mutex::default(),
@@ -132,7 +130,7 @@ impl Reactor {
         let mut drains = drain::requested_before_wakeup();
         while !self.inner.is_stopped.load(Ordering::Acquire) {
             if drains && !self.draining() {
-                let _ = self.inner.drain_began.set(Instant::now());
+                let _ = self.inner.drain_began.set(threads::now());
                 self.inner.is_draining.store(true, Ordering::SeqCst);
                 self.end_input();
             }
@@ -188,11 +186,9 @@ impl Reactor {
             let readiness = Readiness::default();
             entry.insert(Arc::new(Source { reactor: self.clone(), number, readiness })).clone()
         };
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let data = EventData::new_u64(source.number as u64);
-        if let Err(error) = epoll::add(&self.inner.epoll, descriptor, data, flags) {
+        if let Err(error) = self.inner.watch.add(descriptor, source.number) {
             lock(&self.inner.sources).remove(source.number);
-            return Err(error.into());
+            return Err(error);
         }
         Ok(source)
     }
@@ -284,7 +280,7 @@ impl Reactor {
         all.sort_by_key(|(_, slot)| slot.task.since());
         let due = |slot: usize| {
             let due = tasks.timers.deadline(slot as u32)?;
-            Some(due.saturating_duration_since(Instant::now()))
+            Some(due.saturating_duration_since(threads::now()))
         };
         let longest = all.iter().take(survey::most());
         let longest = longest.map(|&(slot, Slot { task, .. })| task.report(now, due(slot)));
@@ -300,13 +296,7 @@ impl Reactor {
             tasks.sleeps_until = Some(until);
             until
         };
-        let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-        match epoll::wait(&self.inner.epoll, rustix::buffer::spare_capacity(events), limit.as_ref())
-        {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => panic!("an epoll descriptor is waited for in vain: {error}"),
-        }
+        self.inner.watch.wait(self.inner.wakeup.as_fd(), until, events);
         lock(&self.inner.tasks).sleeps_until = None;
         let count = events.len() as u64;
         visibility::count(|counters| {
@@ -329,10 +319,10 @@ impl Reactor {
 
     fn expire(&self, fired: &mut Vec<u32>, woken: &mut Vec<Waker>) {
         let mut tasks = lock(&self.inner.tasks);
-        tasks.timers.expire(Instant::now(), fired);
+        tasks.timers.expire(threads::now(), fired);
         let slots = &mut tasks.slots;
         woken.extend(fired.drain(..).filter_map(|slot| slots.get_mut(slot as usize)?.waker.take()));
-        tasks.gathered.expire(Instant::now(), woken);
+        tasks.gathered.expire(threads::now(), woken);
     }
 
     /// The process drains, so each task that waits to read looks again.
@@ -385,13 +375,13 @@ impl Source {
     /// descriptor without duplicates leaves epoll by itself.
     pub(crate) fn deregister(&self, descriptor: BorrowedFd<'_>, is_duplicated: bool) {
         if is_duplicated {
-            let _ = epoll::delete(&self.reactor.inner.epoll, descriptor.as_fd());
+            self.reactor.inner.watch.delete(descriptor, self.number);
         }
         let removed = lock(&self.reactor.inner.sources).try_remove(self.number);
         drop(removed);
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T: Send>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,10 +17,10 @@ use std::mem;
 
 use duality_poller::Direction;
 
+#[cfg(not(all(test, loom)))]
+use crate::locks::{Mutex, MutexGuard};
 #[cfg(all(test, loom))]
 use loom::sync::{Mutex, MutexGuard};
-#[cfg(not(all(test, loom)))]
-use std::sync::{Mutex, MutexGuard};
 
 /// The readiness of a descriptor. In its waits, a `W` wakes the task.
 pub(super) struct Readiness<W> {
@@ -50,7 +50,7 @@ impl<W> Default for Readiness<W> {
     }
 }
 
-impl<W> Readiness<W> {
+impl<W: Send> Readiness<W> {
     /// Whether an attempt would block for certain.
     pub(super) fn is_exhausted(&self, direction: Direction) -> bool {
         self.lock()[direction as usize].is_exhausted

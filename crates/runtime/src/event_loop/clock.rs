@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
+use crate::threads;
+
 pub(crate) struct Clock {
     time: Cell<Time>,
     shared: Arc<Shared>,
@@ -53,7 +55,7 @@ impl Clock {
     pub(crate) fn now(&self) -> Instant {
         match self.time.get() {
             Time::Stands(time) => time,
-            _ => self.at(Instant::now()),
+            _ => self.at(threads::now()),
         }
     }
 
@@ -72,7 +74,7 @@ impl Clock {
         if self.stands() {
             return None;
         }
-        let own = self.at(Instant::now());
+        let own = self.at(threads::now());
         self.time.set(Time::Stands(own));
         self.shared.stands.store(true, Ordering::SeqCst);
         Some(own)
@@ -81,7 +83,7 @@ impl Clock {
     /// Has the clock go on from where it stands. False if it goes.
     pub(crate) fn go_on(&self) -> bool {
         let Time::Stands(own) = self.time.get() else { return false };
-        self.time.set(Time::Goes { machine: Instant::now(), own });
+        self.time.set(Time::Goes { machine: threads::now(), own });
         self.shared.stands.store(false, Ordering::SeqCst);
         true
     }

@@ -14,6 +14,8 @@ thread_local! {
     /// initialised by a constant. It has no destructor, which a preloaded library could not have,
     /// and no lazy set-up.
     static LOOP: Cell<*const Core> = const { Cell::new(ptr::null()) };
+    /// Points to the machine that [`enter_machine`] borrows, or is null.
+    static MACHINE: Cell<*const Arc<dyn Machine>> = const { Cell::new(ptr::null()) };
 }
 
 /// Calls `operation` with the loop of this kernel thread, or with `None` in the block world.
@@ -23,11 +25,30 @@ pub(crate) fn with_loop<R>(operation: impl FnOnce(Option<&Core>) -> R) -> R {
     operation(unsafe { this_loop() })
 }
 
-/// The machine of the simulated host that runs on this kernel thread. `None` outside of
-/// simulations.
+/// The machine of the simulated host that runs on this kernel thread: that of its loop, or of the
+/// thread itself. `None` outside of simulations.
 #[inline]
 pub(crate) fn machine() -> Option<Arc<dyn Machine>> {
-    with_loop(|core| core?.machine().cloned())
+    with_loop(|core| core.and_then(Core::machine).cloned()).or_else(machine_of_thread)
+}
+
+#[inline]
+fn machine_of_thread() -> Option<Arc<dyn Machine>> {
+    // SAFETY: non-null only while `enter_machine`, which borrows the machine, is on the stack
+    // below.
+    unsafe { MACHINE.get().as_ref() }.cloned()
+}
+
+/// Runs `body` with `machine` as that of this kernel thread.
+pub(crate) fn enter_machine<R>(machine: &Arc<dyn Machine>, body: impl FnOnce() -> R) -> R {
+    struct Restore(*const Arc<dyn Machine>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            MACHINE.set(self.0);
+        }
+    }
+    let _restore = Restore(MACHINE.replace(ptr::from_ref(machine)));
+    body()
 }
 
 /// The loop of this kernel thread, or `None` in the block world. Waits use this function. A wait

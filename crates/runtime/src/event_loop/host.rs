@@ -99,7 +99,9 @@ impl Host {
 
     /// Asks the host to drain, as a signal would.
     pub fn drain(&mut self) {
-        self.scope.request();
+        let core = &self.event_loop.core;
+        let machine = core.machine().expect("the loop of a host has a machine");
+        current::enter_machine(machine, || self.scope.request());
         self.is_poked = true;
     }
 

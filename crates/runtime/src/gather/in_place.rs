@@ -13,6 +13,7 @@ use duality_poller::Direction;
 use super::deadlines::{Deadlines, Key};
 use crate::drain;
 use crate::thread_waker::{running_waker, sleep_in_poll, sleep_parked};
+use crate::threads::{self, Threads};
 use crate::visibility::{self, Wait, thread_slots};
 use crate::wait::{Ambient, Waited, earlier};
 
@@ -119,9 +120,9 @@ pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
     if has_descriptors {
         wait_in_poll(until);
     } else {
-        sleep_parked(until.map(|until| until.saturating_duration_since(Instant::now())));
+        sleep_parked(until.map(|until| until.saturating_duration_since(threads::now())));
     }
-    let now = (until.is_some()).then(Instant::now);
+    let now = (until.is_some()).then(threads::now);
     let mut woken = SET.with_borrow_mut(|set| {
         if let Some(now) = now {
             set.deadlines.expire(now, &mut set.woken);
@@ -164,7 +165,7 @@ fn wait_in_poll(until: Option<Instant>) {
         }
         let mut ask = |event: Option<BorrowedFd<'_>>, limit: Option<Duration>| {
             polled.extend(event.map(|event| to_read(event.as_raw_fd())));
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let left = until.map(|until| until.saturating_duration_since(threads::now()));
             visibility::count(|counters| counters.other_calls.add(1));
             poll(polled, earlier(earlier(left, limit), look));
         };
@@ -189,6 +190,9 @@ fn wait_in_poll(until: Option<Instant>) {
 
 /// poll(2), which a signal may end early. A number that has been closed is ready.
 fn poll(polled: &mut [libc::pollfd], limit: Option<Duration>) {
+    if let Some(threads) = threads::here() {
+        return poll_simulated(&*threads, polled, limit);
+    }
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: limit.subsec_nanos().into(),
@@ -199,4 +203,18 @@ fn poll(polled: &mut [libc::pollfd], limit: Option<Duration>) {
     unsafe {
         libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, std::ptr::null())
     };
+}
+
+#[cold]
+fn poll_simulated(threads: &dyn Threads, polled: &mut [libc::pollfd], limit: Option<Duration>) {
+    let of = |polled: &libc::pollfd| match polled.events {
+        libc::POLLIN => (polled.fd, Direction::Read, false),
+        _ => (polled.fd, Direction::Write, false),
+    };
+    let mut descriptors: Vec<_> = polled.iter().map(of).collect();
+    let deadline = limit.and_then(|limit| threads.now().checked_add(limit));
+    threads::poll(threads, &mut descriptors, deadline);
+    for (polled, (.., is_ready)) in polled.iter_mut().zip(descriptors) {
+        polled.revents = if is_ready { polled.events } else { 0 };
+    }
 }

@@ -311,15 +311,32 @@ impl TcpListener {
         listener: SocketId,
     ) -> io::Result<Option<TcpStream>> {
         let Self { socket, rest, .. } = self;
+        let queued = || machine.queued(listener);
+        if world::here() == World::Block && drain::requested() && rest.is_over_of(queued) {
+            socket.end_listener();
+            return Ok(None);
+        }
         let mut time_limit = TimeLimit::new(None);
         let accepted = poll_fn(|context| {
-            let mut accept = |_: Access<'_>| {
-                let accept = || machine.accept(listener);
-                rest.take_of(|| machine.queued(listener), accept).map(Moved::all)
+            let mut accept = |access: Access<'_>| {
+                let accept = || {
+                    let wait = simulated::Waiting::of(&access, listener, Direction::Read, None);
+                    wait.until_done(machine, || machine.accept(listener))
+                };
+                rest.take_of(queued, accept).map(Moved::all)
             };
             socket.poll(context, Direction::Read, &mut time_limit, &mut accept)
         });
-        let Done::Moved(id) = accepted.await? else { return Ok(None) };
+        let id = match accepted.await {
+            Ok(Done::Moved(id)) => id,
+            Ok(Done::Drained) => return Ok(None),
+            // In the block world a drain makes accept(2) fail.
+            Err(error) if drain::requested() && is_the_end(&error) => {
+                socket.end_listener();
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
         visibility::count(|counters| counters.connections_accepted.add(1));
         Ok(Some(TcpStream::accepted_simulated(simulated::socket(machine, id)?)))
     }

@@ -5,21 +5,87 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use duality_poller::Direction;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{Shutdown, SocketAddrAny, SocketAddrUnix};
 
 use super::socket::{Access, Channel, Moved, Socket, null};
+use crate::drain;
 pub(super) use crate::event_loop::current::machine;
 use crate::machine::{self, Machine, SocketId, UnixKind};
 use crate::tcp_info::Closed;
+use crate::threads::{self, Threads};
+
+/// The interval at which a thread looks for the first bytes of a connection at a drain.
+const FIRST_BYTES_LOOK: Duration = Duration::from_millis(1);
 
 /// The channel of a simulated socket.
 struct Simulated {
     machine: Arc<dyn Machine>,
     socket: SocketId,
+    limits: Arc<Limits>,
+}
+
+/// How long a call that receives or sends waits in place, in nanoseconds. 0 is without an end. The
+/// duplicates of a socket share them.
+#[derive(Default)]
+struct Limits {
+    receive: AtomicU64,
+    send: AtomicU64,
+}
+
+/// A call of a simulated kernel thread, which waits in place where a real one would sleep in the
+/// kernel.
+pub(super) struct Waiting {
+    /// `None` if the call does not wait.
+    threads: Option<Arc<dyn Threads>>,
+    socket: SocketId,
+    direction: Direction,
+    deadline: Option<Instant>,
+}
+
+impl Waiting {
+    pub(super) fn of(
+        access: &Access<'_>,
+        socket: SocketId,
+        direction: Direction,
+        limit: Option<Duration>,
+    ) -> Self {
+        let threads = threads::here();
+        if let Some(threads) = &threads {
+            // A system call.
+            threads.give_way();
+        }
+        let threads = threads.filter(|_| access.waits());
+        let deadline = limit.zip(threads.as_ref());
+        let deadline = deadline.and_then(|(limit, threads)| threads.now().checked_add(limit));
+        Self { threads, socket, direction, deadline }
+    }
+
+    /// Calls `call` until it does not say that it would block, or until the limit of the socket.
+    pub(super) fn until_done<T>(
+        &self,
+        machine: &Arc<dyn Machine>,
+        mut call: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            let outcome = call();
+            let Some(threads) = &self.threads else { return outcome };
+            match outcome {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.deadline.is_some_and(|deadline| threads.now() >= deadline) {
+                        return Err(error);
+                    }
+                }
+                outcome => return outcome,
+            }
+            let is_ready = || machine.is_ready(self.socket, self.direction);
+            threads::wait(&**threads, "a socket", &is_ready, self.deadline);
+        }
+    }
 }
 
 /// A descriptor for `id`.
@@ -38,9 +104,40 @@ pub(super) fn socket(machine: &Arc<dyn Machine>, id: SocketId) -> io::Result<Soc
         }
         false => Socket::new(open_descriptor(machine, id)?, true),
     };
-    socket.channel = Some(Box::new(Simulated { machine: machine.clone(), socket: id }));
+    let (machine, limits) = (machine.clone(), Arc::default());
+    socket.channel = Some(Box::new(Simulated { machine, socket: id, limits }));
     socket.by_system_calls = true;
     Ok(socket)
+}
+
+impl Simulated {
+    fn waiting(&self, access: &Access<'_>, direction: Direction) -> Waiting {
+        let limit = match direction {
+            Direction::Read => &self.limits.receive,
+            Direction::Write => &self.limits.send,
+        };
+        let limit = Some(limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0);
+        Waiting::of(access, self.socket, direction, limit.map(Duration::from_nanos))
+    }
+
+    /// The first bytes of a connection, for as long as a drain waits for them. 0 if none came.
+    fn first_bytes(
+        &self,
+        threads: &dyn Threads,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> io::Result<usize> {
+        let end = threads.now() + drain::FIRST_BYTES;
+        loop {
+            let count = self.machine.receive(self.socket, buffer)?;
+            let is_over = threads.now() >= end || self.machine.has_closed(self.socket).is_some();
+            if count > 0 || is_over {
+                return Ok(count);
+            }
+            // The input has ended, so the socket is ready.
+            let next = threads.now() + FIRST_BYTES_LOOK;
+            threads::wait(threads, "the first bytes", &|| false, Some(next));
+        }
+    }
 }
 
 impl Channel for Simulated {
@@ -50,18 +147,40 @@ impl Channel for Simulated {
 
     fn receive(
         &self,
-        _network: &Access<'_>,
+        network: &Access<'_>,
         buffer: &mut [MaybeUninit<u8>],
     ) -> io::Result<Moved<usize>> {
-        Ok(Moved::all(self.machine.receive(self.socket, buffer)?))
+        let waiting = self.waiting(network, Direction::Read);
+        let receive = || self.machine.receive(self.socket, buffer);
+        let mut count = waiting.until_done(&self.machine, receive)?;
+        if count == 0
+            && network.awaits_first_bytes()
+            && let Some(threads) = threads::here()
+        {
+            count = self.first_bytes(&*threads, buffer)?;
+        }
+        Ok(Moved::all(count))
     }
 
-    fn send(&self, _network: &Access<'_>, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
-        Ok(Moved::all(self.machine.send(self.socket, buffers)?))
+    fn send(&self, network: &Access<'_>, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
+        let waiting = self.waiting(network, Direction::Write);
+        let send = || self.machine.send(self.socket, buffers);
+        Ok(Moved::all(waiting.until_done(&self.machine, send)?))
+    }
+
+    fn waits_in_place(&self) -> bool {
+        threads::here().is_some()
+    }
+
+    fn set_wait_limit(&self, to_receive: bool, limit: Option<Duration>) {
+        let limits = &self.limits;
+        let own = if to_receive { &limits.receive } else { &limits.send };
+        let limit = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        own.store(limit, Ordering::Relaxed);
     }
 
     fn send_last(&self, network: &Access<'_>, bytes: &[u8]) -> io::Result<Moved<usize>> {
-        let count = self.machine.send(self.socket, &[IoSlice::new(bytes)])?;
+        let count = self.send(network, &[IoSlice::new(bytes)])?.value;
         if count == bytes.len() {
             self.end(network)?;
         }
@@ -114,7 +233,8 @@ impl Channel for Simulated {
             return None;
         }
         self.machine.opened(twin.as_raw_fd(), self.socket);
-        Some(Box::new(Self { machine: self.machine.clone(), socket: self.socket }))
+        let (machine, limits) = (self.machine.clone(), self.limits.clone());
+        Some(Box::new(Self { machine, socket: self.socket, limits }))
     }
 }
 

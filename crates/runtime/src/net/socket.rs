@@ -346,6 +346,7 @@ impl Socket {
         let channel = self.channel.as_deref();
         let descriptor = self.as_fd();
         let (may_begin, at_once) = (false, false);
+        let is_blocking = !self.nonblocking;
         Access {
             descriptor,
             ring,
@@ -355,6 +356,7 @@ impl Socket {
             drains,
             may_begin,
             at_once,
+            is_blocking,
         }
     }
 

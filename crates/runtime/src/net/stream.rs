@@ -116,7 +116,10 @@ impl TcpStream {
     async fn connect_simulated(machine: Arc<dyn Machine>, address: SocketAddr) -> io::Result<Self> {
         let id = machine.connect(address)?;
         let mut stream = Self::from_socket(simulated::socket(&machine, id)?);
-        let attempt = |_: Access<'_>| Ok(Moved::all(machine.connected(id)?));
+        let attempt = |access: Access<'_>| {
+            let wait = simulated::Waiting::of(&access, id, Direction::Write, None);
+            Ok(Moved::all(wait.until_done(&machine, || machine.connected(id))?))
+        };
         stream.operate(Direction::Write, attempt).await?;
         Ok(stream)
     }

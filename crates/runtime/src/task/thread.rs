@@ -11,11 +11,13 @@ use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use duality_fiber::overflow::{KernelStack, LARGER, run_watched};
 
 use crate::drain::{self, Scope};
 use crate::event_loop::current;
+use crate::threads::{self, Threads};
 use crate::visibility::{self, thread_slots};
 
 /// The function that a kernel thread runs.
@@ -69,6 +71,9 @@ impl fmt::Debug for Refused {
 ///
 /// [`Refused`] if no thread can be made.
 pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
+    if let Some(threads) = threads::here() {
+        return start_simulated(&*threads, stack, body);
+    }
     if current::machine().is_some() {
         let problem = "a simulated host has no kernel threads beside its loop: use task::spawn";
         return Err(Refused { error: io::Error::new(io::ErrorKind::Unsupported, problem), body });
@@ -84,12 +89,49 @@ pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
     }
 }
 
+/// Starts a kernel thread of a simulated host.
+#[cold]
+fn start_simulated(
+    threads: &dyn Threads,
+    stack: ThreadStack,
+    body: ThreadBody,
+) -> Result<(), Refused> {
+    // The body comes back if the thread is refused.
+    let kept = Arc::new(Mutex::new(Some(body)));
+    let (given, scope) = (kept.clone(), Scope::here());
+    let take = |kept: &Mutex<Option<ThreadBody>>| {
+        kept.lock().unwrap_or_else(PoisonError::into_inner).take()
+    };
+    let started = threads.start(Box::new(move || {
+        if let Some(body) = take(&given) {
+            Start { stack, body, scope }.run();
+        }
+    }));
+    started.map_err(|error| {
+        let body = take(&kept).expect("a thread that was refused has not taken its body");
+        Refused { error, body }
+    })
+}
+
 /// The data for a new thread.
 struct Start {
     stack: ThreadStack,
     body: ThreadBody,
     /// The scope of the thread that starts this thread.
     scope: Option<Scope>,
+}
+
+impl Start {
+    /// What the thread does, on a stack that is watched. A panic ends the thread.
+    fn run(self) {
+        let Self { stack, body, scope } = self;
+        let _slot = thread_slots::occupy();
+        visibility::count(|counters| {
+            counters.threads_created.add(1);
+            counters.task_stack_allocated_bytes.add(stack.0.size as u64);
+        });
+        drain::within(scope.as_ref(), || super::contain(body));
+    }
 }
 
 fn create(stack_size: usize, argument: *mut c_void) -> i32 {
@@ -121,17 +163,10 @@ fn create(stack_size: usize, argument: *mut c_void) -> i32 {
 
 extern "C" fn main(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` leaked this box for this thread alone.
-    let Start { stack, body, scope } = *unsafe { Box::from_raw(argument.cast::<Start>()) };
-    let watched = move || {
-        let _slot = thread_slots::occupy();
-        visibility::count(|counters| {
-            counters.threads_created.add(1);
-            counters.task_stack_allocated_bytes.add(stack.0.size as u64);
-        });
-        drain::within(scope.as_ref(), || super::contain(body));
-    };
+    let start = *unsafe { Box::from_raw(argument.cast::<Start>()) };
+    let stack = start.stack.0;
     // SAFETY: this is the thread's first function, and `create` made a stack of this length.
-    // `contain` stops panics.
-    unsafe { run_watched(stack.0, watched) };
+    // `Start::run` stops panics.
+    unsafe { run_watched(stack, move || start.run()) };
     ptr::null_mut()
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
+use crate::threads;
 
 pub use crate::event_loop::clock::Hold;
 
@@ -19,7 +20,7 @@ pub use crate::event_loop::clock::Hold;
 #[must_use]
 #[inline]
 pub fn now() -> Instant {
-    current::with_loop(|core| core.map_or_else(Instant::now, |core| core.clock().now()))
+    current::with_loop(|core| core.map_or_else(threads::now, |core| core.clock().now()))
 }
 
 /// Whether the clock of the calling task's loop stands.

@@ -7,7 +7,7 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use crate::event_loop::current;
 use crate::gather;
 use crate::places::Place;
 use crate::thread_waker::{sleep_parked, with_waker_of_running};
+use crate::threads;
 use crate::visibility::{self, thread_slots};
 use crate::wait::{Ambient, Waited, ambient, ambient_deadline, earlier, set_ambient};
 
@@ -59,7 +60,7 @@ pub(crate) fn wait(deadline: Option<Instant>) -> Waited {
         Ambient::Gather => return Waited::Pending,
     };
     let end = earlier(deadline, ambient);
-    sleep_parked(end.map(|end| end.saturating_duration_since(Instant::now())));
+    sleep_parked(end.map(|end| end.saturating_duration_since(threads::now())));
     if passed(ambient) { Waited::Pending } else { Waited::Again }
 }
 
@@ -94,19 +95,14 @@ pub(crate) fn wait_for_descriptor(
     if ambient.is_none() && !waiting.looks_first {
         return Ok(Ready::Yes);
     }
-    let own = own(Instant::now());
+    let own = own(threads::now());
     let deadline = earlier(own, ambient);
-    let flags = match waiting.direction {
-        Direction::Read => PollFlags::IN,
-        Direction::Write => PollFlags::OUT,
-    };
     let mut until_look = waiting.place.map(|_| Duration::ZERO);
     loop {
-        let until_end = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        let left = earlier(until_end, until_look).map(Timespec::try_from);
-        let Ok(left) = left.transpose() else { return Ok(Ready::Yes) };
+        let until_end = deadline.map(|end| end.saturating_duration_since(threads::now()));
+        let left = earlier(until_end, until_look);
         visibility::count(|counters| counters.other_calls.add(1));
-        match poll(&mut [PollFd::from_borrowed_fd(descriptor, flags)], left.as_ref()) {
+        match poll_one(descriptor, waiting.direction, left) {
             Ok(0) if passed(ambient) => return Ok(Ready::Cancelled),
             Ok(0) if passed(own) => return Err(io::ErrorKind::TimedOut.into()),
             Ok(0) => {
@@ -124,6 +120,27 @@ pub(crate) fn wait_for_descriptor(
     }
 }
 
+/// poll(2) for one descriptor: how many are ready.
+fn poll_one(
+    descriptor: BorrowedFd<'_>,
+    direction: Direction,
+    limit: Option<Duration>,
+) -> rustix::io::Result<usize> {
+    if let Some(threads) = threads::here() {
+        let deadline = limit.and_then(|limit| threads.now().checked_add(limit));
+        let mut polled = [(descriptor.as_raw_fd(), direction, false)];
+        threads::poll(&*threads, &mut polled, deadline);
+        return Ok(usize::from(polled[0].2));
+    }
+    let flags = match direction {
+        Direction::Read => PollFlags::IN,
+        Direction::Write => PollFlags::OUT,
+    };
+    // Without an end, as the kernel counts time: the attempt itself waits.
+    let Ok(left) = limit.map(Timespec::try_from).transpose() else { return Ok(1) };
+    poll(&mut [PollFd::from_borrowed_fd(descriptor, flags)], left.as_ref())
+}
+
 /// Repeats `attempt` while signals interrupt it.
 pub(crate) fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
@@ -135,5 +152,5 @@ pub(crate) fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result
 }
 
 fn passed(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    deadline.is_some_and(|deadline| threads::now() >= deadline)
 }

@@ -17,10 +17,10 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Instant;
 
 use super::Here;
 use crate::gather::leave_turn;
+use crate::threads;
 use crate::wait::{Ambient, BUDGET, Waited, ambient};
 
 thread_local! {
@@ -79,9 +79,12 @@ impl Here<'_> {
     /// The end of a turn of the block world, which has no other task here.
     #[inline]
     pub(super) fn yield_in_place(context: &Context<'_>) -> Waited {
-        thread::yield_now();
+        match threads::here() {
+            Some(threads) => threads.give_way(),
+            None => thread::yield_now(),
+        }
         match ambient() {
-            Ambient::Before(deadline) if Instant::now() >= deadline => Waited::Pending,
+            Ambient::Before(deadline) if threads::now() >= deadline => Waited::Pending,
             Ambient::Never | Ambient::Before(_) => Waited::Again,
             Ambient::Gather => leave_turn(context),
         }

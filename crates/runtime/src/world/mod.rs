@@ -47,6 +47,7 @@ use crate::event_loop::core::Core;
 use crate::event_loop::{LoopWorld, current};
 use crate::gather::leave_turn;
 use crate::thread_waker::running_waker;
+use crate::threads;
 use crate::visibility::{Wait, thread_slots};
 use crate::wait::Waited;
 
@@ -221,7 +222,7 @@ impl<'a> Here<'a> {
 /// The present time in this world: a loop reads the clock once in each round.
 #[inline]
 pub(crate) fn now() -> Instant {
-    current::with_loop(|core| core.map_or_else(Instant::now, Core::now))
+    current::with_loop(|core| core.map_or_else(threads::now, Core::now))
 }
 
 /// Waits until `condition` is ready. The code that makes the condition ready wakes the waker that

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use duality_poller::{Direction, Event, Poller, Token};
-use duality_runtime::machine::{Machine, Place, SocketId};
+use duality_runtime::machine::{Machine, Place, SocketId, UnixKind};
 use duality_runtime::net::Closed;
+use rustix::net::{SocketAddrAny, SocketAddrUnix};
 
 use super::network::Network;
 use crate::network::EPOCH;
@@ -139,16 +140,16 @@ impl Machine for LoopMachine {
         &self,
         _socket: SocketId,
         _datagram: &[u8],
-        _peer: Option<SocketAddr>,
+        _peer: Option<&SocketAddrAny>,
     ) -> io::Result<usize> {
         unknown("datagrams")
     }
 
-    fn receive_datagram(
-        &self,
-        _socket: SocketId,
-        _buffer: &mut [u8],
-    ) -> io::Result<(usize, SocketAddr)> {
+    fn receive_datagram(&self, _socket: SocketId) -> io::Result<(Vec<u8>, SocketAddrAny)> {
+        unknown("datagrams")
+    }
+
+    fn peek_datagram(&self, _socket: SocketId) -> io::Result<(Vec<u8>, SocketAddrAny)> {
         unknown("datagrams")
     }
 
@@ -188,6 +189,37 @@ impl Machine for LoopMachine {
 
     fn close(&self, socket: SocketId) {
         self.network().close(socket.0);
+    }
+
+    fn take_error(&self, _socket: SocketId) -> Option<io::Error> {
+        None
+    }
+
+    fn open_unix(&self, _kind: UnixKind) -> io::Result<SocketId> {
+        unknown("Unix sockets")
+    }
+
+    fn pair_unix(&self, _kind: UnixKind) -> io::Result<[SocketId; 2]> {
+        unknown("Unix sockets")
+    }
+
+    fn bind_unix(&self, _socket: SocketId, _address: &SocketAddrUnix) -> io::Result<()> {
+        unknown("Unix sockets")
+    }
+
+    fn listen_unix(&self, _socket: SocketId, _backlog: i32) -> io::Result<()> {
+        unknown("Unix sockets")
+    }
+
+    fn connect_unix(&self, _socket: SocketId, _address: &SocketAddrUnix) -> io::Result<()> {
+        unknown("Unix sockets")
+    }
+
+    fn unix_addresses(
+        &self,
+        _socket: SocketId,
+    ) -> Option<(SocketAddrUnix, Option<SocketAddrUnix>)> {
+        None
     }
 }
 

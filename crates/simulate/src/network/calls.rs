@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::RawFd;
+use std::time::Duration;
 
+use duality_runtime::machine::Traffic;
 use duality_runtime::net::Closed;
 
-use super::connection::Packet;
+use super::connection::{Connection, Packet};
 use super::{File, Listener, Network, SocketKind, address_of, refused};
 use crate::decisions::Kind;
 use crate::faults::nanoseconds;
@@ -95,7 +97,8 @@ impl Network {
             return Err(refused(libc::EADDRINUSE));
         }
         let backlog = usize::try_from(backlog).unwrap_or(0).max(1);
-        let listener = Listener { address, is_local, backlog, queue: Default::default() };
+        let queue = Default::default();
+        let listener = Listener { address, is_local, backlog, queue, is_shut: false };
         let number = self.insert(host, SocketKind::Listener(listener));
         self.listeners.insert(address, number);
         self.tell(|net| format!("{} listens at port {port}", net.name(host)));
@@ -131,7 +134,10 @@ impl Network {
         self.interrupt()?;
         let listener = self.listener_mut(number).ok_or_else(|| refused(libc::EINVAL))?;
         if listener.queue.is_empty() {
-            return Err(io::ErrorKind::WouldBlock.into());
+            return Err(match listener.is_shut {
+                true => refused(libc::EINVAL),
+                false => io::ErrorKind::WouldBlock.into(),
+            });
         }
         self.has_file_left(host)?;
         let refusal = self.refusal(host, "accept", &ACCEPT);
@@ -300,6 +306,7 @@ impl Network {
             end.outstanding_since = now;
         }
         end.outstanding += count;
+        (end.last_sent, end.packets_sent) = (now, end.packets_sent + 1);
         let peer = end.peer;
         self.send_packet(peer, Packet::Data(bytes[..count].to_vec()));
         if self.happens(Kind::Reset, self.profile.reset) {
@@ -311,6 +318,11 @@ impl Network {
     pub(crate) fn shut_down(&mut self, number: u64, how: Shutdown) -> io::Result<()> {
         if let Some(SocketKind::Unix(_)) = self.kind(number) {
             return self.shut_down_unix(number, how);
+        }
+        if let Some(listener) = self.listener_mut(number) {
+            listener.is_shut = true;
+            self.look(number);
+            return Ok(());
         }
         let end = self.connection_mut(number).ok_or_else(|| refused(libc::ENOTCONN))?;
         if end.is_broken {
@@ -333,7 +345,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn set_taking_limit(&mut self, number: u64, limit: std::time::Duration) {
+    pub(crate) fn set_taking_limit(&mut self, number: u64, limit: Duration) {
         if let Some(end) = self.connection_mut(number) {
             end.taking_limit = (!limit.is_zero()).then(|| nanoseconds(limit));
         }
@@ -363,6 +375,19 @@ impl Network {
             SocketKind::Listener(_) => None,
         };
         error.map(refused)
+    }
+
+    /// What the kernel knows of a connection's traffic.
+    pub(crate) fn traffic(&self, number: u64) -> Option<Traffic> {
+        let end = self.connection(number)?;
+        let since = |time: u64| Duration::from_nanos(self.now.saturating_sub(time));
+        Some(Traffic {
+            is_under_way: self.connection(end.peer).is_some_and(Connection::awaits_bytes),
+            received: since(end.last_received),
+            sent: since(end.last_sent),
+            bytes_received: end.bytes_received,
+            packets_sent: end.packets_sent,
+        })
     }
 
     pub(crate) fn is_quiet(&self, number: u64) -> bool {

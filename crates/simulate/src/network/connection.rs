@@ -72,13 +72,23 @@ pub(super) struct Connection {
     pub(super) is_closed: bool,
     /// The host has crashed since.
     pub(super) is_lost: bool,
+    /// When bytes last came, and when bytes were last sent: at first the time of the connection.
+    pub(super) last_received: u64,
+    pub(super) last_sent: u64,
+    pub(super) bytes_received: u64,
+    pub(super) packets_sent: u32,
     /// Packets on their way to this end, in order: the time of arrival, and how often it has been
     /// sent again.
     wire: VecDeque<(u64, u32, Packet)>,
 }
 
 impl Connection {
-    fn new(peer: u64, peer_host: usize, local: SocketAddr, remote: SocketAddr) -> Self {
+    fn new(
+        now: u64,
+        (peer, peer_host): (u64, usize),
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Self {
         Self {
             peer,
             peer_host,
@@ -97,6 +107,10 @@ impl Connection {
             taking_limit: None,
             is_closed: false,
             is_lost: false,
+            last_received: now,
+            last_sent: now,
+            bytes_received: 0,
+            packets_sent: 0,
             wire: VecDeque::new(),
         }
     }
@@ -111,6 +125,11 @@ impl Connection {
 
     pub(super) fn has_room(&self, window: usize) -> bool {
         self.error.is_some() || self.is_broken || (self.is_open && self.outstanding < window)
+    }
+
+    /// Whether bytes are on their way to this end.
+    pub(super) fn awaits_bytes(&self) -> bool {
+        self.wire.iter().any(|(.., packet)| matches!(packet, Packet::Data(_)))
     }
 
     fn is_gone(&self) -> bool {
@@ -128,8 +147,8 @@ impl Network {
         remote: SocketAddr,
     ) -> u64 {
         let (client, server) = (self.next_socket + 1, self.next_socket + 2);
-        let of_client = Connection::new(server, to, local, remote);
-        let of_server = Connection::new(client, from, remote, local);
+        let of_client = Connection::new(self.now, (server, to), local, remote);
+        let of_server = Connection::new(self.now, (client, from), remote, local);
         self.insert(from, SocketKind::Connection(of_client));
         self.insert(to, SocketKind::Connection(of_server));
         self.send_packet(server, Packet::Syn);
@@ -315,7 +334,11 @@ impl Network {
             Packet::Data(_) if end.is_closed || end.reads_no_more && end.is_broken => {
                 return self.send_packet(peer, Packet::Reset);
             }
-            Packet::Data(bytes) => end.received.extend(bytes),
+            Packet::Data(bytes) => {
+                end.last_received = now;
+                end.bytes_received += bytes.len() as u64;
+                end.received.extend(bytes);
+            }
             Packet::Taken(count) => {
                 end.outstanding = end.outstanding.saturating_sub(count);
                 end.outstanding_since = now;

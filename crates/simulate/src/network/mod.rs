@@ -35,7 +35,7 @@ use self::links::Links;
 pub(crate) use self::story::Story;
 use self::unix::{Name, Unix};
 use crate::decisions::{Decisions, Kind};
-use crate::faults::{Counts, Faults, Profile};
+use crate::faults::{Counts, Faults, Profile, Threading};
 
 /// Noon of 1 January 2030: the time of day at which simulations begin, in nanoseconds since 1970.
 pub(crate) const EPOCH: u64 = 1_893_499_200_000_000_000;
@@ -68,13 +68,25 @@ struct Listener {
     is_local: bool,
     backlog: usize,
     queue: VecDeque<u64>,
+    /// Whether shutdown(2) has ended it: once its queue is empty, accept(2) fails.
+    is_shut: bool,
 }
 
 /// A descriptor of a socket, and the tokens that wait for it.
 struct File {
     descriptor: RawFd,
-    /// For each direction: the token that waits, and whether its event is due.
-    armed: [Option<(Token, bool)>; 2],
+    /// For each direction: what waits.
+    armed: [Option<Armed>; 2],
+}
+
+/// What waits for a direction of a descriptor: a token in a queue of events.
+#[derive(Clone, Copy)]
+struct Armed {
+    queue: usize,
+    token: Token,
+    is_due: bool,
+    /// Whether it goes on waiting after an event.
+    is_edge: bool,
 }
 
 /// The state of a host that the network knows.
@@ -86,8 +98,9 @@ pub(crate) struct HostState {
     pub(crate) files: usize,
     pub(crate) clock: Clock,
     next_port: u16,
-    /// The events that its loop has not been told of.
-    due: VecDeque<(Token, Direction, RawFd)>,
+    /// Its queues of events that its loops have not been told of. The first one is that of a host
+    /// which is a loop.
+    due: Vec<VecDeque<(Token, Direction, RawFd)>>,
 }
 
 /// See the [module](self).
@@ -122,6 +135,8 @@ pub(crate) struct Network {
     next_socket: u64,
     next_arrival: u64,
     disks: Vec<Disk>,
+    /// How kernel threads of hosts run, once there are any.
+    threading: Option<Threading>,
     /// Whether a program has told of a sync since the last look.
     has_seen_sync: bool,
 }
@@ -156,6 +171,7 @@ impl Network {
             next_socket: 0,
             next_arrival: 0,
             disks: Vec::new(),
+            threading: None,
             has_seen_sync: false,
         };
         network.tell(|_| format!("this seed: {profile:?}"));
@@ -177,6 +193,17 @@ impl Network {
         self.decisions.happens(kind, per_thousand)
     }
 
+    /// How kernel threads run in this seed: drawn when the first one starts, so that seeds without
+    /// threads stay what they are.
+    pub(crate) fn threading(&mut self) -> Threading {
+        if let Some(threading) = self.threading {
+            return threading;
+        }
+        let threading = Threading::drawn(&mut self.decisions);
+        self.tell(|_| format!("threads: {threading:?}"));
+        *self.threading.insert(threading)
+    }
+
     /// Adds a line to the story.
     pub(crate) fn tell(&mut self, line: impl FnOnce(&Self) -> String) {
         if self.story.is_told() {
@@ -195,7 +222,7 @@ impl Network {
             files: 0,
             clock: Clock::default(),
             next_port: FIRST_PORT,
-            due: VecDeque::new(),
+            due: vec![VecDeque::new()],
         });
         self.hosts.len() - 1
     }
@@ -234,6 +261,13 @@ impl Network {
     /// The connections and listeners that a host has open.
     pub(crate) fn open_files(&self, host: usize) -> usize {
         self.hosts[host].files
+    }
+
+    /// The descriptors of connections that a host has open.
+    pub(crate) fn open_connections(&self, host: usize) -> usize {
+        let own = self.sockets.values().filter(|socket| socket.host == host);
+        let own = own.filter(|socket| matches!(socket.kind, SocketKind::Connection(_)));
+        own.map(|socket| socket.files.len()).sum()
     }
 
     /// Has packets from one host to another one lost until then.
@@ -280,7 +314,7 @@ impl Network {
         for number in own {
             self.lose(number);
         }
-        self.hosts[host].due.clear();
+        self.hosts[host].due = vec![VecDeque::new()];
         self.hosts[host].files = 0;
     }
 
@@ -290,7 +324,7 @@ impl Network {
         let files = own.flat_map(|socket| &socket.files).map(|file| file.descriptor);
         let left: Vec<RawFd> = files.collect();
         left.into_iter().for_each(|descriptor| self.closed(descriptor));
-        self.hosts[host].due.clear();
+        self.hosts[host].due = vec![VecDeque::new()];
     }
 
     pub(crate) fn start(&mut self, host: usize, is_first: bool) {

@@ -1,10 +1,11 @@
 //! Which descriptors are ready, and what a host's loop is told of them.
 
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use duality_poller::{Direction, Event, Token};
 
-use super::{File, Network, SocketKind};
+use super::{Armed, File, Network, SocketKind};
 use crate::decisions::Kind;
 
 const BOTH: [Direction; 2] = [Direction::Read, Direction::Write];
@@ -12,17 +13,46 @@ const BOTH: [Direction; 2] = [Direction::Read, Direction::Write];
 impl Network {
     /// A loop waits for a direction of a descriptor. Descriptors that are no sockets of ours, such
     /// as a loop's own, are not watched.
-    pub(crate) fn arm(&mut self, descriptor: RawFd, token: Token, direction: Direction) {
+    pub(crate) fn arm(
+        &mut self,
+        descriptor: RawFd,
+        queue: usize,
+        token: Token,
+        direction: Direction,
+    ) {
+        self.watch(descriptor, direction, Armed { queue, token, is_due: false, is_edge: false });
+    }
+
+    /// A queue of edges learns all changes of both directions.
+    pub(crate) fn watch_edges(&mut self, descriptor: RawFd, queue: usize, token: Token) {
+        for direction in BOTH {
+            self.watch(descriptor, direction, Armed { queue, token, is_due: false, is_edge: true });
+        }
+    }
+
+    fn watch(&mut self, descriptor: RawFd, direction: Direction, armed: Armed) {
         let Some(number) = self.files.get(&descriptor).copied() else { return };
         let Some(file) = self.file_mut(number, descriptor) else { return };
-        if file.armed[direction as usize].is_none() {
-            file.armed[direction as usize] = Some((token, false));
-        }
+        file.armed[direction as usize].get_or_insert(armed);
         self.look(number);
     }
 
-    pub(crate) fn forget(&mut self, host: usize, token: Token) {
-        self.hosts[host].due.retain(|(due, ..)| *due != token);
+    pub(crate) fn forget(&mut self, host: usize, queue: usize, token: Token) {
+        // A thread of a host that has crashed still drops what it had.
+        if let Some(due) = self.hosts[host].due.get_mut(queue) {
+            due.retain(|(due, ..)| *due != token);
+        }
+    }
+
+    /// Ends the watch of a descriptor that stays open.
+    pub(crate) fn disarm_all(&mut self, descriptor: RawFd) {
+        BOTH.into_iter().for_each(|direction| self.disarm(descriptor, direction));
+    }
+
+    /// A further queue of events of a host.
+    pub(crate) fn add_queue(&mut self, host: usize) -> usize {
+        self.hosts[host].due.push(VecDeque::new());
+        self.hosts[host].due.len() - 1
     }
 
     fn file_mut(&mut self, number: u64, descriptor: RawFd) -> Option<&mut File> {
@@ -33,7 +63,7 @@ impl Network {
     pub(crate) fn is_ready(&self, number: u64, direction: Direction) -> bool {
         match self.sockets.get(&number).map(|socket| &socket.kind) {
             None => true,
-            Some(SocketKind::Listener(listener)) => !listener.queue.is_empty(),
+            Some(SocketKind::Listener(listener)) => !listener.queue.is_empty() || listener.is_shut,
             Some(SocketKind::Datagrams(datagrams)) => {
                 let has_input = !datagrams.received.is_empty() || datagrams.error.is_some();
                 direction == Direction::Write || has_input
@@ -55,51 +85,55 @@ impl Network {
         let Some(socket) = self.sockets.get_mut(&number) else { return };
         for file in &mut socket.files {
             for direction in BOTH {
-                if let Some((token, is_due)) = &mut file.armed[direction as usize]
+                if let Some(armed) = &mut file.armed[direction as usize]
                     && ready[direction as usize]
-                    && !std::mem::replace(is_due, true)
+                    && !std::mem::replace(&mut armed.is_due, true)
                 {
-                    let due = (*token, direction, file.descriptor);
-                    self.hosts[socket.host].due.push_back(due);
+                    let due = (armed.token, direction, file.descriptor);
+                    let queues = &mut self.hosts[socket.host].due;
+                    if let Some(queue) = queues.get_mut(armed.queue) {
+                        queue.push_back(due);
+                    }
                 }
             }
         }
     }
 
-    pub(crate) fn has_events(&self, host: usize) -> bool {
-        !self.hosts[host].due.is_empty()
+    pub(crate) fn has_events(&self, host: usize, queue: usize) -> bool {
+        self.hosts[host].due.get(queue).is_some_and(|due| !due.is_empty())
     }
 
-    /// The events that a host's loop learns now: some of those that are due, in some order.
-    pub(crate) fn events(&mut self, host: usize, events: &mut Vec<Event>) {
-        let count = self.hosts[host].due.len();
+    /// The events that a queue of a host has now: some of those that are due, in some order.
+    pub(crate) fn events(&mut self, host: usize, queue: usize, events: &mut Vec<Event>) {
+        let count = self.hosts[host].due.get(queue).map_or(0, VecDeque::len);
         for left in (1..=count).rev() {
             let index = self.draw(Kind::EventOrder, left as u64) as usize;
             // Late ones go to the end, behind those that are left.
-            let Some(due) = self.hosts[host].due.remove(index) else { break };
+            let Some(due) = self.hosts[host].due[queue].remove(index) else { break };
             let is_last = left == 1 && events.is_empty();
             if !is_last && self.happens(Kind::LateEvent, self.profile.late_event) {
                 self.counts.late_events += 1;
-                self.hosts[host].due.push_back(due);
+                self.hosts[host].due[queue].push_back(due);
                 continue;
             }
             let (token, direction, descriptor) = due;
-            self.disarm(descriptor, direction);
+            self.told(descriptor, direction);
             events.push(event(token, direction));
         }
         if self.happens(Kind::Spurious, self.profile.spurious) {
-            self.add_spurious(host, events);
+            self.add_spurious((host, queue), events);
         }
     }
 
-    fn add_spurious(&mut self, host: usize, events: &mut Vec<Event>) {
+    fn add_spurious(&mut self, (host, queue): (usize, usize), events: &mut Vec<Event>) {
         let own = self.sockets.values().filter(|socket| socket.host == host);
         let waiting: Vec<(Token, Direction, RawFd)> = own
             .flat_map(|socket| &socket.files)
             .flat_map(|file| BOTH.map(|direction| (file, direction)))
             .filter_map(|(file, direction)| {
-                let (token, is_due) = file.armed[direction as usize]?;
-                (!is_due).then_some((token, direction, file.descriptor))
+                let armed = file.armed[direction as usize]?;
+                let waits = armed.queue == queue && !armed.is_due;
+                waits.then_some((armed.token, direction, file.descriptor))
             })
             .collect();
         if waiting.is_empty() {
@@ -109,8 +143,18 @@ impl Network {
         let (token, direction, descriptor) = waiting[index];
         self.counts.spurious += 1;
         self.tell(|net| format!("! {} wakes for nothing", net.name(host)));
-        self.disarm(descriptor, direction);
+        self.told(descriptor, direction);
         events.push(event(token, direction));
+    }
+
+    /// The queue has been told of an event: only a queue of edges goes on watching.
+    fn told(&mut self, descriptor: RawFd, direction: Direction) {
+        let Some(number) = self.files.get(&descriptor).copied() else { return };
+        let Some(file) = self.file_mut(number, descriptor) else { return };
+        match &mut file.armed[direction as usize] {
+            Some(armed) if armed.is_edge => armed.is_due = false,
+            armed => *armed = None,
+        }
     }
 
     fn disarm(&mut self, descriptor: RawFd, direction: Direction) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use duality_architectures::Served;
 
 use super::wire::{Kept, patiently};
-use super::{Client, Days, Size, Trouble, serve_as, wrong};
+use super::{Client, Days, Size, Trouble, wrong};
 use crate::Net;
 use crate::violation::Violation;
 
@@ -28,7 +28,9 @@ pub fn exchange(
             let servers = (1..=size.servers)
                 .map(|number| {
                     let served = served.clone();
-                    days.net.host(&format!("server{number}"), move || serve_as(served.clone()))
+                    let (host, architecture) = (format!("server{number}"), size.architecture);
+                    let is_crowded = served.needs().concurrent_connections;
+                    days.serve(&host, architecture, is_crowded, move || Ok(served.clone()))
                 })
                 .collect();
             let client = move |days: Days, number| Exchange {

@@ -20,6 +20,7 @@ mod phone;
 mod quote;
 mod redis;
 mod relay;
+mod served;
 mod time;
 mod wire;
 
@@ -31,13 +32,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use duality_architectures::event_loop::serve_here;
-use duality_architectures::{Needs, Options, Served};
-use duality_runtime::net::{ListenOptions, TcpListener};
 use duality_runtime::time::{sleep, timeout};
-use duality_services::{Setup, find};
+use duality_services::Setup;
 
 pub use self::exchange::exchange;
+pub use self::served::{unfit, unsimulated};
 use crate::violation::Violation;
 use crate::{Host, Net};
 
@@ -85,11 +84,13 @@ pub struct Size {
     pub clients: usize,
     /// The virtual time of the bad days.
     pub days: Duration,
+    /// The architecture of the servers. Without one, they are the loops of their hosts.
+    pub architecture: Option<&'static str>,
 }
 
 impl Default for Size {
     fn default() -> Self {
-        Self { servers: 1, clients: 4, days: Duration::from_secs(60) }
+        Self { servers: 1, clients: 4, days: Duration::from_secs(60), architecture: None }
     }
 }
 
@@ -268,14 +269,6 @@ impl Days {
         trouble.map(drop).map_err(|error| error.to_string().into())
     }
 
-    fn server(&self, host: &str, service: &'static str, setup: &Setup) -> Host {
-        let setup = setup.clone();
-        self.net.host(host, move || {
-            let setup = setup.clone();
-            async move { serve(service, &setup).await }
-        })
-    }
-
     /// Runs the simulation, with the clients that `client` makes.
     async fn pass<C: Client>(
         self,
@@ -397,17 +390,15 @@ impl Days {
     async fn end(&self, servers: &[Host]) -> Result<(), Violation> {
         // Connections that a partition has cut off end by their time limits.
         for _ in 0..80 {
-            if servers.iter().all(|server| server.descriptors() <= 1) {
+            if servers.iter().all(|server| server.connections() == 0) {
                 break;
             }
             sleep(Duration::from_secs(60)).await;
         }
         for (index, server) in servers.iter().enumerate() {
-            let (sockets, tasks, number) = (server.descriptors(), server.tasks(), index + 1);
-            if sockets > 1 {
-                return Err(
-                    format!("server{number} keeps {} sockets of clients", sockets - 1).into()
-                );
+            let (sockets, tasks, number) = (server.connections(), server.tasks(), index + 1);
+            if sockets > 0 {
+                return Err(format!("server{number} keeps {sockets} connections").into());
             }
             server.drain();
             match timeout(Duration::from_secs(120), server.ended()).await {
@@ -421,19 +412,4 @@ impl Days {
         }
         Ok(())
     }
-}
-
-/// Serves as `duality serve` does, on the loop of the host.
-async fn serve(name: &'static str, setup: &Setup) -> Result<(), Violation> {
-    let entry = find(name).ok_or_else(|| format!("there is no service {name}"))?;
-    let handler = (entry.open)(setup).map_err(|error| error.to_string())?;
-    serve_as(Served::new(name, Needs::ALL, handler)).await
-}
-
-async fn serve_as(served: Served) -> Result<(), Violation> {
-    let address = ([0, 0, 0, 0], PORT).into();
-    let listener = TcpListener::bind(address, &ListenOptions::default());
-    let listener = listener.map_err(|error| error.to_string())?;
-    serve_here(listener, served, &Options::default()).await;
-    Ok(())
 }

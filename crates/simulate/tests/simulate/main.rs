@@ -3,6 +3,7 @@
 
 use duality_outside as _;
 
+mod architectures;
 mod disks;
 mod links;
 mod planted;

@@ -40,6 +40,7 @@ use crate::gather::TICK;
 use crate::machine::Machine;
 use crate::memory::Reserve;
 use crate::remote::{self, LoopId, OwnInbox, TaskName};
+use crate::threads;
 use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
 use crate::wait::BUDGET;
@@ -108,7 +109,7 @@ impl Core {
         let has_ring = poller.ring().is_some();
         let inbox_token = sources.insert(false);
         poller.arm(inbox.event(), inbox_token, Direction::Read)?;
-        let now = Instant::now();
+        let now = threads::now();
         let stack_size = match world {
             LoopWorld::Park { stack_size } => stack_size,
             LoopWorld::Suspend => 0,

@@ -14,6 +14,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use crate::threads;
+
 /// The length of a round, if enough tasks become ready.
 const SLICE: Duration = Duration::from_micros(25);
 
@@ -104,7 +106,7 @@ impl Pace {
         if self.is_ending.get() && !is_due {
             return false;
         }
-        let now = Instant::now();
+        let now = threads::now();
         self.learn(self.stride.get(), now);
         let slice = if is_due { LONG_SLICE } else { SLICE };
         if now.saturating_duration_since(self.round_began.get()) >= slice {

@@ -16,6 +16,7 @@ use crate::event_loop::ready_tasks::ReadyTasks;
 use crate::event_loop::tasks::Task;
 use crate::event_loop::{report, waker};
 use crate::remote::{Message, TaskName};
+use crate::threads;
 use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::wait::{Ambient, earlier, set_ambient};
 use crate::{cold_path, visibility};
@@ -44,7 +45,7 @@ impl Core {
     pub(crate) fn begin_rounds(&self) -> Round {
         let slot = thread_slots::here();
         self.slot.set(slot);
-        self.now.set(self.clock.at(Instant::now()));
+        self.now.set(self.clock.at(threads::now()));
         // A drain that was requested before the loop had its inbox has not interrupted the loop.
         self.drain_began.set(drain::requested_before_wakeup().then(|| self.now()));
         Round { slot, events: Vec::with_capacity(256), woken: Vec::new(), fired: Vec::new() }
@@ -208,7 +209,7 @@ impl Core {
     }
 
     fn await_events(&self, events: &mut Vec<Event>) {
-        let idle_from = (self.tasks.ready() == 0).then(Instant::now);
+        let idle_from = (self.tasks.ready() == 0).then(threads::now);
         if let Some(from) = idle_from {
             self.pace.run_dry(self.tasks.taken(), from);
         }
@@ -217,7 +218,7 @@ impl Core {
             Some(from) => self.await_first_event(from, events),
         };
         waited.expect("a poller fails only when it is used wrongly");
-        let now = Instant::now();
+        let now = threads::now();
         self.now.set(self.clock.at(now));
         self.pace.look(now);
         if let Some(from) = idle_from {
@@ -242,7 +243,7 @@ impl Core {
         let mut now = from;
         while now - from < self.options.busy_poll {
             poller.wait(Some(Duration::ZERO), events)?;
-            now = Instant::now();
+            now = threads::now();
             if !events.is_empty() || expiry.is_some_and(|expiry| expiry <= self.clock.at(now)) {
                 return Ok(());
             }

@@ -52,9 +52,21 @@ pub(crate) struct Access<'s> {
     /// Whether the attempt must not wait, although the descriptor is in blocking mode: something
     /// else ends the wait.
     pub(super) at_once: bool,
+    /// Whether the descriptor is in blocking mode.
+    pub(super) is_blocking: bool,
 }
 
 impl Access<'_> {
+    /// Whether an attempt that would block waits in place.
+    pub(in crate::net) fn waits(&self) -> bool {
+        self.is_blocking && !self.at_once
+    }
+
+    /// Whether the first bytes may still come, though the input has ended: the process drains.
+    pub(in crate::net) fn awaits_first_bytes(&self) -> bool {
+        self.may_begin && drain::requested()
+    }
+
     /// Receives bytes.
     #[inline]
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Moved<usize>> {
@@ -75,7 +87,7 @@ impl Access<'_> {
             let room = buffer.len();
             let flags = if self.at_once { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
             let (_, mut count) = recv(self.descriptor, &mut *buffer, flags)?;
-            if count == 0 && self.may_begin && drain::requested() {
+            if count == 0 && self.awaits_first_bytes() {
                 count = first_bytes(self.descriptor, buffer)?;
             }
             count_read(count);

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duality_poller::Direction;
 use rustix::net::sockopt::{self, Timeout};
@@ -11,6 +11,7 @@ use rustix::net::sockopt::{self, Timeout};
 use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::drain::{self, DrainTarget, Listed};
 use crate::places::{self, Place, SILENCE};
+use crate::threads;
 use crate::visibility::{self, Wait, thread_slots};
 use crate::wait::{Waited, ambient_deadline};
 use crate::world::Here;
@@ -72,7 +73,7 @@ impl Socket {
         // Handles of one connection share the kernel's limit, so another handle's limit may end a
         // wait. With a single handle, the length of the limit tells when the wait began, without a
         // reading of the clock.
-        let start = self.duplicated.then(Instant::now);
+        let start = self.duplicated.then(threads::now);
         let mut looks_first = place.is_some_and(Place::looks_first);
         // The kernel knows the socket's own time limit, but not the ambient one.
         let at_once = ambient_deadline().is_some();
@@ -109,7 +110,7 @@ impl Socket {
                     looks_first = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let now = Instant::now();
+                    let now = threads::now();
                     let began = start.or(self.is_sliced.then(|| now - SILENCE));
                     let deadline = began.map_or(Some(now), |began| time_limit.deadline(began));
                     if direction == Direction::Write || deadline.is_some_and(|end| end <= now) {
@@ -138,14 +139,36 @@ impl Socket {
     }
 
     fn set_receive_limit(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.set_wait_limit(Timeout::Recv, limit)
+    }
+
+    /// Limits how long the kernel lets one call wait (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+    pub(in crate::net) fn set_wait_limit(
+        &self,
+        which: Timeout,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
+        if let Some(channel) = &self.channel
+            && channel.waits_in_place()
+        {
+            channel.set_wait_limit(which == Timeout::Recv, limit);
+            return Ok(());
+        }
         visibility::count(|counters| counters.other_calls.add(1));
-        Ok(sockopt::set_socket_timeout(self.as_fd(), Timeout::Recv, limit)?)
+        Ok(sockopt::set_socket_timeout(self.as_fd(), which, limit)?)
+    }
+
+    /// Whether an attempt may wait in place: on a network, or on that of a simulated thread.
+    pub(in crate::net) fn waits_in_place(&self) -> bool {
+        self.channel
+            .as_ref()
+            .is_none_or(|channel| !channel.is_injected() || channel.waits_in_place())
     }
 
     /// Whether this is the only handle of a client's connection. With two handles, one may wait for
     /// long while the other writes.
     fn may_lose_its_place(&self) -> bool {
         let is_a_clients = self.ends_at_drain == Some(DrainTarget::Connection);
-        is_a_clients && !self.duplicated && !self.is_injected()
+        is_a_clients && !self.duplicated && self.waits_in_place()
     }
 }

@@ -71,6 +71,16 @@ pub(crate) trait Channel: Send + Sync {
 
     // What follows is for channels without a network beneath.
 
+    /// Whether an attempt waits in place where its socket is in blocking mode, as on a network.
+    fn waits_in_place(&self) -> bool {
+        false
+    }
+
+    /// Limits how long an attempt waits in place, to receive or to send.
+    fn set_wait_limit(&self, to_receive: bool, limit: Option<Duration>) {
+        let _ = (to_receive, limit);
+    }
+
     /// The address of this end and the one of the peer, if the channel has addresses.
     fn addresses(&self, socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
         let _ = socket;

@@ -11,6 +11,7 @@ use rustix::io::ioctl_fionbio;
 use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::event_loop::core::Core;
 use crate::gather::{self, Key};
+use crate::threads;
 use crate::visibility;
 use crate::world::gather::{forget_time, note_time};
 use crate::world::{Here, block};
@@ -35,7 +36,7 @@ impl Socket {
         if !was_short && let Some(ended) = self.attempt_once(direction, &mut attempt) {
             return Poll::Ready(ended.map(Done::Moved));
         }
-        let now = Instant::now();
+        let now = threads::now();
         let deadline = time_limit.deadline(now);
         if deadline.is_some_and(|deadline| now >= deadline) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));

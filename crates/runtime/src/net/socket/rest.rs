@@ -47,7 +47,12 @@ impl Rest {
 
     /// Whether all have been accepted. Called when the process drains.
     pub(crate) fn is_over(&mut self, listener: BorrowedFd<'_>) -> bool {
-        *self.0.get_or_insert_with(|| queued(listener)) == 0
+        self.is_over_of(|| queued(listener))
+    }
+
+    /// As [`is_over`](Self::is_over), for a listener with an accept queue of which `queued` tells.
+    pub(crate) fn is_over_of(&mut self, queued: impl FnOnce() -> usize) -> bool {
+        *self.0.get_or_insert_with(queued) == 0
     }
 }
 

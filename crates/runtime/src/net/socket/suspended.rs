@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use duality_poller::Direction;
 use rustix::io::ioctl_fionbio;
 
 use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::blocks::{Reactor, Source, TaskState};
+use crate::threads;
 use crate::visibility::{self, Wait};
 use crate::wait::{Waited, earlier, gathers};
 use crate::world::Here;
@@ -64,7 +64,7 @@ impl Socket {
             if self.drains_on(reactor, direction) {
                 continue;
             }
-            let now = Instant::now();
+            let now = threads::now();
             let deadline = time_limit.deadline(now);
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -91,7 +91,7 @@ impl Socket {
             && direction == Direction::Read
             && reactor.draining()
             && self
-                .first_bytes_end(direction, reactor.first_bytes_until(), Instant::now())
+                .first_bytes_end(direction, reactor.first_bytes_until(), threads::now())
                 .is_none()
     }
 

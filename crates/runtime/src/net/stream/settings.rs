@@ -2,13 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::net::sockopt::{self, Timeout};
+use rustix::net::sockopt::Timeout;
 
 use super::TcpStream;
-use crate::visibility;
 use crate::world::{self, World};
 
 impl TcpStream {
@@ -135,13 +133,12 @@ impl TcpStream {
         }
         *kept = limit;
         // Only in the block world does the kernel watch the time.
-        if world::here() != World::Block || self.socket.is_injected() {
+        if world::here() != World::Block || !self.socket.waits_in_place() {
             return Ok(());
         }
         if which == Timeout::Recv {
             return self.socket.limit_reads(limit);
         }
-        visibility::count(|counters| counters.other_calls.add(1));
-        Ok(sockopt::set_socket_timeout(self.as_fd(), which, limit)?)
+        self.socket.set_wait_limit(which, limit)
     }
 }

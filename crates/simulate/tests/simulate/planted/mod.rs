@@ -3,6 +3,7 @@
 
 mod network;
 mod tasks;
+mod threads;
 
 use std::future::Future;
 use std::io;
