@@ -18,6 +18,7 @@ mod regimes;
 mod report;
 mod screen;
 mod sequential;
+mod slices;
 mod small;
 mod soundness;
 mod trials;
