@@ -4,6 +4,7 @@
 mod browser;
 mod chromium;
 mod comparison;
+mod contradictions;
 mod first_line;
 mod fixtures;
 mod guide;
