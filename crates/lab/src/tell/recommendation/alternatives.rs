@@ -8,8 +8,7 @@ use crate::judge::alternatives::Alternative;
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{COARSE, COARSE_LATENCY, Cause, Finding, Metric, Told, Verdict};
 
-use super::headline::cannot_tell_yet;
-use super::withheld;
+use super::{cannot_tell_yet, withheld};
 
 /// What is recommended beside the subject that runs today.
 #[derive(Clone, Debug, PartialEq, Eq)]

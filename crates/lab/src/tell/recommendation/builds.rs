@@ -10,8 +10,11 @@ use crate::judge::verdict::Told;
 use crate::tell::phrases::Phrase;
 
 use super::alternatives::{Difference, by};
-use super::headline::{cannot_tell_yet, fitting, measure_more, remedy, short};
-use super::{Recommendation, Section, Sentence, confidence, failures, faults, refusal, withheld};
+use super::headline::{fitting, measure_more, remedy, short};
+use super::{
+    Recommendation, Section, Sentence, cannot_tell_yet, confidence, failures, faults, refusal,
+    withheld,
+};
 
 /// What changed from one build to another. No build is recommended.
 pub(super) fn recommendation(summary: &Summary) -> Recommendation {

@@ -12,7 +12,7 @@ use crate::record::Family;
 use crate::tell::phrases::Phrase;
 
 use super::silence::more;
-use super::{alternatives, is_best_alone, leads};
+use super::{alternatives, cannot_tell_yet, is_best_alone, leads};
 
 /// The most words of a headline.
 pub const MOST_WORDS: usize = 25;
@@ -30,13 +30,6 @@ pub(super) fn headline(summary: &Summary, chosen: Option<&str>) -> String {
         (None, None, Some(chosen)) => of_choice(summary, chosen),
         (None, None, None) => of_sets(summary),
     }
-}
-
-/// The headline of an experiment that was cut short before anything was told.
-pub(super) fn cannot_tell_yet(summary: &Summary) -> Option<String> {
-    let is_told = summary.verdicts.iter().any(Verdict::tells_apart);
-    let partial = summary.partial().filter(|_| !is_told)?;
-    Some(Phrase::TooEarly.told(&[&partial.cells()]))
 }
 
 /// The sentences that fit, at least the first one.

@@ -31,6 +31,7 @@ use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::measure::peers;
 use crate::model;
 use crate::record::{Heading, Records};
+use crate::tell::phrases::Phrase;
 use crate::tell::replay::{self, Headroom};
 
 use alternatives::Advice;
@@ -165,6 +166,13 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
         refused,
         doubts,
     }
+}
+
+/// The headline of an experiment that was cut short before anything was told.
+fn cannot_tell_yet(summary: &Summary) -> Option<String> {
+    let is_told = summary.verdicts.iter().any(Verdict::tells_apart);
+    let partial = summary.partial().filter(|_| !is_told)?;
+    Some(Phrase::TooEarly.told(&[&partial.cells()]))
 }
 
 fn leads(verdict: &Verdict, name: &str) -> bool {
