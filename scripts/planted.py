@@ -34,13 +34,10 @@ screen. DUALITY_TOOLS names a folder with `duality` for `defaults` and `live`.
 
 import json
 import math
-import os
 import signal
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
@@ -48,32 +45,16 @@ from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "plant"))
+
+from faults import truths
+from lab import is_withheld, measure, program, tools
+from trials import candidates, trials
+
 NAMES = ["ada", "bob", "cem", "dan", "eva", "fay", "gus", "ian", "joy", "kim"]
 EQUAL = 4000
 BACKLOG = {"cpu5": 4001, "cpu10": 4002, "wait": 4003, "memory": 4004}
-
-
-def program():
-    """The program that is measured, and that measures."""
-    given = os.environ.get("DUALITY_PLANTED")
-    if given:
-        return given
-    build = ["cargo", "build", "--release", "-p", "duality-conformance", "--bin", "planted"]
-    subprocess.run(build, cwd=ROOT, check=True)
-    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
-    return str(Path(target) / "release" / "planted")
-
-
-def tools():
-    """The command `duality` and the server with faults. DUALITY_TOOLS names another folder of both."""
-    given = os.environ.get("DUALITY_TOOLS")
-    if given:
-        return Path(given) / "duality", Path(given) / "faulty"
-    build = ["cargo", "build", "--release", "-p", "duality", "--bin", "duality", "-p", "duality-conformance", "--bin", "faulty"]
-    subprocess.run(build, cwd=ROOT, check=True)
-    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-    return folder / "duality", folder / "faulty"
 
 
 def plan(worse=None, close=False, concurrency=(20, 200), more=""):
@@ -125,21 +106,6 @@ class Stress:
         self.process.wait()
 
 
-def measure(binary, text, budget, out):
-    """Runs an experiment and returns its summary."""
-    with tempfile.NamedTemporaryFile("w", suffix=".toml", delete=False) as file:
-        file.write(text)
-    command = [binary, "compare", file.name, "--out", str(out)]
-    if budget:
-        command += ["--budget", budget]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    os.unlink(file.name)
-    if done.returncode != 0 and not (out / "planted" / "summary.json").exists():
-        sys.exit(f"planted: {' '.join(command)}: {done.stderr.strip().splitlines()[-1:]}")
-    (out / "screen.txt").write_text(done.stdout)
-    return json.loads((out / "planted" / "summary.json").read_text())
-
-
 def told(verdict):
     """A verdict in a line."""
     evidence = verdict["evidence"]
@@ -150,10 +116,6 @@ def told(verdict):
     return (f"  {verdict['concurrency']:>5}: {word}; level {len(level)} of {len(verdict['standings'])}; critical "
             f"{critical}; {evidence['blocks']} blocks, {evidence['dropped']} dropped; strangers up to "
             f"{100 * evidence['strangers']:.0f} %, steal up to {100 * evidence['stolen']:.0f} %")
-
-
-def is_withheld(verdict):
-    return verdict["finding"]["finding"] == "withheld"
 
 
 def missed(loads):
@@ -313,218 +275,6 @@ def memory(binary, times, out):
               f"{max(bytes_of.values()) / 2**20:.1f} of the others")
         good += worse > 1.1 * max(bytes_of.values())
     return good == times
-
-
-# Faults of the third server: the arguments of `faulty`, further lines of the plan, and how it must
-# be named. `worse`: put out of the best set. `gate`: a fault that fails the gate. `told`: a sentence
-# with these words. `withheld` is good enough for what only a quiet machine shows.
-TRUTHS = {
-    "none": ([], "", "level"),
-    "two-microseconds": (["spin-ns=2000"], "", "worse"),
-    "ten-per-cent": (["spin-ns=500"], "", "worse or withheld"),
-    "wrong-bytes": (["wrong-every=5000"], "", "gate"),
-    "wrong-bytes-rarely": (["wrong-every=10000"], "", "gate"),
-    "wrong-bytes-late": (["wrong-every=100", "wrong-after-s=4"], "", "gate"),
-    "cut": (["cut-every=50"], "", "gate"),
-    "cut-rarely": (["cut-every=10000"], "", "gate"),
-    "wrong-length": (["lie-every=1000"], "", "gate"),
-    "status-500": (["error-every=1000"], "", "gate"),
-    "status-500-rarely": (["error-every=10000"], "", "gate"),
-    "crash": (["crash-after=30000"], "", "gate"),
-    "crash-at-once": (["crash-after=200"], "", "gate"),
-    "hang": (["hang-after=30000"], "", "gate"),
-    "leak": (["leak=4096"], "", "told sue grows by"),
-    "leak-little": (["leak=256"], "", "told sue grows by"),
-    "stop": (["stop-ms=200", "stop-every-s=2"], "", "told sue stops"),
-    "stop-often": (["stop-ms=60", "stop-every-s=1"], "", "told sue stops"),
-    "late-answers": (["late-us=20000", "late-every=300"], "", "worse or told sue has a p99.9"),
-    "connections": (["spin-each-ns=50"], "", "worse"),
-    "two-modes": (["spin-half-ns=4000"], "", "worse"),
-    "cold": (["spin-cold-ns=20000", "cold-s=1"], "", "level or worse or withheld"),
-    "drift": (["spin-drift-ns=1000"], "", "worse"),
-    "backlog": (["backlog=8"], "close = true\nconcurrency = [400]", "gate or told listen queue"),
-    "memory": (["hold=20000000"], "memory = true", "gate"),
-}
-
-
-SCALE = float(os.environ.get("DUALITY_PLANTED_SCALE", "1"))
-COUNTS = ("-every", "-after")
-
-
-def scaled(fault):
-    """The same fault after as many requests as this machine makes."""
-    name, value = fault.split("=")
-    return f"{name}={max(2, int(SCALE * int(value)))}" if name.endswith(COUNTS) else fault
-
-
-def requests_of_sue(out):
-    """How many requests the third server has answered in windows and slices."""
-    total = 0
-    for line in (out / "planted" / "results.jsonl").read_text().splitlines():
-        record = json.loads(line)
-        if record["kind"] == "cell" and record["architecture"] == "sue":
-            total += record.get("requests", 0)
-        for piece in record.get("slices", []) if record["kind"] == "block" else []:
-            total += piece["requests"] if piece["architecture"] == "sue" else 0
-    return total
-
-
-def truth_plan(faulty, faults, more):
-    """A plan of two equal servers, and a third one with these faults."""
-    def peer(name, faults):
-        return f'[[peer]]\nname = "{name}"\ncommand = {json.dumps([faulty, "{port}", *faults])}\n'
-    limit = '[constraints]\nmemory = "15MB"\n\n' if more == "memory = true" else ""
-    more = "" if limit else more
-    concurrency = "" if "concurrency" in more else "concurrency = [64]\n"
-    peers = "\n".join(peer(name, faults if name == "sue" else []) for name in ("ada", "bob", "sue"))
-    return (f'title = "Is what was planted found?"\nsource = "scripts/planted.py"\n\n{limit}{peers}\n'
-            f'[[experiment]]\nname = "planted"\nservice = "http"\narchitectures = []\n'
-            f'peers = ["ada", "bob", "sue"]\n{concurrency}{more}\n')
-
-
-def found_as(summary):
-    """How the third server is named: a set of words."""
-    recommendation = summary["recommendation"]
-    words = set()
-    for verdict in recommendation["loads"]:
-        if is_withheld(verdict):
-            words.add("withheld")
-        for one in verdict["standings"]:
-            if one["subject"] == "sue" and not is_withheld(verdict):
-                words.add("level" if one["level"] else "worse")
-    faults = [fault for cell in summary["cells"] if cell["architecture"] == "sue" for fault in cell["faults"]]
-    if faults or any(one["architecture"] == "sue" for one in recommendation["refused"]):
-        words.add("gate")
-    return words, faults, recommendation["sentences"] + recommendation["unsaid"]
-
-
-def truths(names, out):
-    """Plants each fault, and says how it was found."""
-    binary, faulty = map(str, tools())
-    unknown = [name for name in names if name not in TRUTHS]
-    if unknown:
-        sys.exit(f"planted: there is no fault {unknown[0]}: choose from {', '.join(TRUTHS)}")
-    good, missed, unseen = {}, [], []
-    for name in names or TRUTHS:
-        faults, more, expected = TRUTHS[name]
-        faults = [scaled(fault) for fault in faults]
-        if more not in good:
-            good[more] = out / f"good-{len(good)}"
-            measure(binary, truth_plan(faulty, [], more), "25s", good[more])
-        measured = out / name
-        words, found, sentences = found_as(measure(binary, truth_plan(faulty, faults, more), "25s", measured))
-        gate = subprocess.run([binary, "report", good[more] / "planted", measured / "planted", "--fail-on-regression=30"],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        first = gate.stdout.splitlines()[0] if gate.stdout else ""
-        is_gate = "gate" in words and gate.returncode == 1
-        kept = any(
-            is_gate if way == "gate" else
-            any(way[5:] in sentence for sentence in sentences) if way.startswith("told") else
-            way in words
-            for way in expected.split(" or "))
-        requests = requests_of_sue(measured)
-        least = max((int(fault.split("=")[1]) for fault in faults if fault.split("=")[0].endswith(COUNTS)), default=0)
-        word = "found" if kept else "UNSEEN" if requests < 3 * least or "withheld" in words else "MISSED"
-        missed += [name] if word == "MISSED" else []
-        unseen += [name] if word == "UNSEEN" else []
-        told = next((sentence for sentence in sentences if "sue" in sentence), sentences[0])
-        print(f"{word:6} {name}: {', '.join(sorted(words))} {found or ''}; {requests} requests; gate exits {gate.returncode}"
-              f"\n         {told}\n         {first}", flush=True)
-    count = len(names or TRUTHS)
-    print(f"truths: {count - len(missed) - len(unseen)} of {count} found; missed: {', '.join(missed) or 'none'}; "
-          f"withheld, or not to be seen in so few requests: {', '.join(unseen) or 'none'}")
-    return not missed
-
-
-def trials(times):
-    """Tries A/A trials: nothing may be decided for one of two equal candidates."""
-    binary, wrong = str(tools()[0]), 0
-    for number in range(times):
-        command = [binary, "trial", "http", "--candidates", "a=epoll,b=epoll", "--listen", "127.0.0.1:0", "--slot", "200ms",
-                   "--budget", "20s", "--then", "exit", "--json", "--seed", str(number)]
-        trial = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        address, lines = None, []
-        for line in trial.stdout:
-            event = json.loads(line) if line.startswith("{") else {}
-            if event.get("event") == "began":
-                address = event["address"]
-                load = subprocess.Popen([binary, "load", f"http://{address}/", "-c", "20", "--close", "-d", "18s"],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            lines.append(event)
-        load.wait()
-        decided = next(one for one in lines if one.get("event") == "decided")
-        wrong += decided["finding"]["finding"] == "winner"
-        print(f"trials {number + 1} of {times}: {decided['finding']}", flush=True)
-    print(f"trials: {wrong} of {times} trials of equal candidates had a winner")
-    return wrong <= max(1, times // 20)
-
-
-# Bad candidates: an architecture under which the program `uneven` is bad, more flags, and how.
-CANDIDATES = {
-    "pool": ([], "cuts 1 connection in 10"),
-    "poll": ([], "answers 1 in 10 by a failure"),
-    "select": ([], "accepts, and never answers"),
-    "iterative": ([], "accepts one connection, and no other"),
-    "uthreads": (["--slo", "p99=20ms"], "answers 50 ms late, beside --slo p99=20ms"),
-    "threads": ([], "takes 300 us of processor time more"),
-}
-
-
-def asks(address, over, counts):
-    """Makes requests on a connection each, and counts those that had no answer within a second."""
-    host, port = address.rsplit(":", 1)
-    while not over.is_set():
-        counts["all"] += 1
-        try:
-            with socket.create_connection((host, int(port)), timeout=1) as stream:
-                stream.sendall(b"how?\n")
-                answered = stream.recv(64) == b"well\n"
-        except OSError:
-            answered = False
-        if not answered:
-            counts["hurt"] += 1
-
-
-def candidates():
-    """Tries a trial of each bad candidate beside a good one, and counts the requests that were hurt."""
-    binary = str(uneven())
-    good = True
-    for name, (flags, how) in CANDIDATES.items():
-        command = [binary, "trial", "--candidates", f"good=epoll,bad={name}", "--listen", "127.0.0.1:0", "--slot", "200ms",
-                   "--budget", "20s", "--then", "exit", "--json", "--seed", "1", *flags]
-        trial = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        counts, out, decided, clients, over = Counter(), None, None, [], threading.Event()
-        # The trial itself ends after 20 s.
-        threading.Timer(18, over.set).start()
-        for line in trial.stdout:
-            event = json.loads(line) if line.startswith("{") else {}
-            if event.get("event") == "began":
-                clients = [threading.Thread(target=asks, args=(event["address"], over, counts)) for _ in range(10)]
-                for client in clients:
-                    client.start()
-            if event.get("event") == "out" and event["candidate"] == "bad":
-                out = (event["at_s"], event["reason"]["why"])
-            if event.get("event") == "decided":
-                decided = event["finding"]
-                # The trial ends, and what comes later is refused.
-                over.set()
-        for client in clients:
-            client.join()
-        is_found = (decided or {}).get("candidate") == "good"
-        good &= is_found
-        after = f"out after {out[0]:.1f} s ({out[1]})" if out else f"decided: {decided}"
-        print(f"{'found ' if is_found else 'MISSED'} {name}, which {how}: {counts['hurt']} of {counts['all']} requests hurt; {after}",
-              flush=True)
-    return good
-
-
-def uneven():
-    """The service that is bad under some architectures. DUALITY_TOOLS names a folder with it."""
-    given = os.environ.get("DUALITY_TOOLS")
-    if given:
-        return Path(given) / "uneven"
-    subprocess.run(["cargo", "build", "--release", "-p", "duality-conformance", "--bin", "uneven"], cwd=ROOT, check=True)
-    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "uneven"
 
 
 def main():

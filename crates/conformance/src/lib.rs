@@ -24,7 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_architectures::{Architecture, Options};
-use duality_lab::record::{Cell, Measured, Outcome};
+use duality_lab::record::{Cell, Measured, Obstacle, Outcome};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The time after which a wait has failed. Everything that works takes less. Beside `sync(2)` in a
@@ -263,7 +263,7 @@ pub fn complaints_of_load(said: &str) -> Vec<&str> {
 pub fn figures(cell: &Cell) -> Option<&Measured> {
     match &cell.outcome {
         Outcome::Measured(figures) => return Some(figures),
-        Outcome::Unavailable { reason } if reason.starts_with("no reply came within") => {
+        Outcome::Unavailable { reason, obstacle: Obstacle::Silence } => {
             skip(format_args!("{} at {}: {reason}", cell.subject, cell.concurrency));
         }
         other => panic!("{} at {}: {other:?}", cell.subject, cell.concurrency),

@@ -65,9 +65,9 @@ fn a_workspace_is_checked_before_it_is_patched() {
     write(&workspace, "src/main.rs", LACKS);
     let _ = fs::remove_file(workspace.join("Cargo.lock"));
     let output = check(&command, &workspace, &[]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && told.contains("no Cargo.lock"), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && errors.contains("no Cargo.lock"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
 
     // Of the versions of the whole checkout, cargo keeps those that are needed.
     fs::copy(root().join("Cargo.lock"), workspace.join("Cargo.lock")).unwrap();

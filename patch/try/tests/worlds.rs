@@ -90,9 +90,9 @@ fn pieces_find_the_same(world: &str) {
 
 fn check_pieces(command: &mut Command) {
     let output = run(command, "from standard input");
-    let (found, told) =
+    let (found, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!((&*found, output.status.success()), (FOUND, true), "{told}");
+    assert_eq!((&*found, output.status.success()), (FOUND, true), "{errors}");
 }
 
 /// The replies but for those that name a port.
@@ -226,9 +226,9 @@ fn a_task_that_holds_its_loop_is_named() {
     for world in ["epoll", "uthreads"] {
         let mut held = command(HELD, world);
         let output = run(held.env("DUALITY_LOOPS", "1").env("DUALITY_STALL", "50"), "");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{told}");
-        assert!(told.lines().any(names_the_task), "{told}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        assert!(errors.lines().any(names_the_task), "{errors}");
         let silent = run(held.env("DUALITY_STALL", "0"), "");
         assert_eq!(String::from_utf8_lossy(&silent.stderr), "");
     }
@@ -246,11 +246,11 @@ fn a_wait_for_what_comes_from_the_same_loop_is_named() {
         let mut held = command(HELD, world);
         held.arg(argument).env("DUALITY_LOOPS", "1").env("DUALITY_STALL", "50");
         let mut child = held.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let told = BufReader::new(child.stderr.take().unwrap());
+        let errors = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
         let reader = thread::spawn(move || {
-            let mut told = told.lines().map_while(Result::ok);
-            told.all(|line| sender.send(line).is_ok());
+            let mut errors = errors.lines().map_while(Result::ok);
+            errors.all(|line| sender.send(line).is_ok());
         });
         // The program goes on for ever after the line.
         let is_it = |line: &String| {
@@ -276,8 +276,8 @@ fn tasks_do_not_begin_on_a_loop_that_is_held_up() {
     for (world, loops) in [("epoll", "1"), ("epoll", "2"), ("uthreads", "2"), ("threads", "1")] {
         let mut held = command(HELD, world);
         let output = run(held.arg("others").env("DUALITY_LOOPS", loops), "");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "28\n", "{world}: {told}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "28\n", "{world}: {errors}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use duality_conformance::{eventually, figures};
 use duality_lab::measure::peers::READY_MADE;
 use duality_lab::record::results;
-use duality_lab::record::{Cell, Heading, Outcome, Records};
+use duality_lab::record::{Cell, Heading, Obstacle, Outcome, Records};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
@@ -235,8 +235,8 @@ fn redis_is_started_for_each_cell_or_missed_by_name() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.current_dir(lab.directory.path()).env("PATH", "/nonexistent");
     assert!(command.args(["compare", "plan.toml", "--out=out"]).status().unwrap().success());
-    let reason = "needs redis-server: apt-get install redis-server".to_owned();
-    assert_eq!(lab.results("b").1.cells[0].outcome, Outcome::Unavailable { reason });
+    let lacking = Outcome::lacking("needs redis-server: apt-get install redis-server");
+    assert_eq!(lab.results("b").1.cells[0].outcome, lacking);
 }
 
 /// A plan with this program as its own peer. The peer writes its process identifier to a file.
@@ -289,8 +289,8 @@ fn peers_are_measured_beside_architectures_and_never_recommended() {
     for cell in &cells {
         match cell.subject.as_str() {
             "absent" => {
-                let reason = "needs no-such-server: it is not on the PATH".to_owned();
-                assert_eq!(cell.outcome, Outcome::Unavailable { reason });
+                let lacking = Outcome::lacking("needs no-such-server: it is not on the PATH");
+                assert_eq!(cell.outcome, lacking);
             }
             _ => served_well(cell),
         }
@@ -311,7 +311,8 @@ fn ready_made_peers_are_measured_or_missed_by_name() {
     assert_eq!(cells.len(), 1 + names.len());
     for cell in &cells {
         match &cell.outcome {
-            Outcome::Unavailable { reason } if reason.starts_with("needs ") => {
+            Outcome::Unavailable { reason, obstacle: Obstacle::Lack } => {
+                assert!(reason.starts_with("needs "), "{reason}");
                 assert!(reason.contains(": "), "{reason}");
                 duality_conformance::skip(format_args!("{} {reason}", cell.subject));
             }
@@ -322,8 +323,7 @@ fn ready_made_peers_are_measured_or_missed_by_name() {
     let lab = Lab::new("title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'echo'\nrepeats = 1");
     lab.compared(&[&flag, "--concurrency=1", "--architectures=epoll", "--window=300ms"]);
     let (_, Records { cells, .. }) = lab.results("b");
-    let reason = "serves http, and not echo".to_owned();
-    let unserved = Outcome::Unavailable { reason };
+    let unserved = Outcome::lacking("serves http, and not echo");
     assert_eq!(cells.iter().filter(|cell| cell.outcome == unserved).count(), names.len());
 }
 

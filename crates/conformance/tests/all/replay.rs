@@ -128,7 +128,7 @@ fn a_comparison_has_the_load_the_headroom_and_what_it_means() {
     // With one user there is nothing to measure, and the cell has this reason.
     for cell in &records.cells {
         match (&cell.outcome, cell.concurrency) {
-            (Outcome::Unavailable { reason }, 1) => assert!(reason.contains("give more users")),
+            (Outcome::Unavailable { reason, .. }, 1) => assert!(reason.contains("give more users")),
             (Outcome::Measured(measured), 200) => {
                 assert!(measured.requests > 20 && measured.replayed.is_some());
             }

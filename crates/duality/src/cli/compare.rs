@@ -409,7 +409,7 @@ fn something_measured(finished: &Finished) -> Result<(), Failure> {
     let cells = &finished.records.cells;
     let reason = |cell: &Cell| match &cell.outcome {
         Outcome::Measured(_) => None,
-        Outcome::Failed { reason } | Outcome::Unavailable { reason } => Some(reason.clone()),
+        Outcome::Failed { reason } | Outcome::Unavailable { reason, .. } => Some(reason.clone()),
     };
     if cells.iter().any(|cell| reason(cell).is_none()) {
         return Ok(());

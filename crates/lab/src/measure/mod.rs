@@ -270,7 +270,7 @@ fn windows_in_turn<'a>(
         }
         let started_at = now();
         let outcome = match experiment.why_unavailable(key) {
-            Some(reason) => Some(Outcome::Unavailable { reason: reason.to_owned() }),
+            Some(reason) => Some(Outcome::lacking(reason)),
             None => measure(key),
         };
         let Some(outcome) = outcome else { return Ok(false) };
@@ -322,7 +322,7 @@ fn try_measure(
 
 fn not_started(none: NoServer) -> Outcome {
     match none {
-        NoServer::Unavailable(reason) => Outcome::Unavailable { reason },
+        NoServer::Unavailable(reason) => Outcome::lacking(reason),
         NoServer::Failed(failure) => Outcome::Failed { reason: failure.to_string() },
     }
 }

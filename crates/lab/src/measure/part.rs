@@ -113,7 +113,7 @@ mod tests {
             concurrency: key.concurrency,
             repeat: key.repeat,
             started_at: String::new(),
-            outcome: Outcome::Unavailable { reason: String::new() },
+            outcome: Outcome::lacking(""),
         };
         let cells = cells(&experiment.design);
         records.cells = cells.iter().map(ended).collect();

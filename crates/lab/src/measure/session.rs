@@ -60,8 +60,8 @@ pub(super) fn run(
     let (available, unavailable): (Vec<&CellKey>, Vec<&CellKey>) =
         keys.iter().partition(|key| experiment.why_unavailable(key).is_none());
     for key in unavailable.into_iter().filter(|key| !done.contains(key)) {
-        let reason = experiment.why_unavailable(key).unwrap_or_default().to_owned();
-        journal.cell(cell_of(key, now(), Outcome::Unavailable { reason }))?;
+        let reason = experiment.why_unavailable(key).unwrap_or_default();
+        journal.cell(cell_of(key, now(), Outcome::lacking(reason)))?;
     }
     let Some(first) = available.first() else { return Ok(true) };
     let room = experiment.side_by_side(first.concurrency);
@@ -220,7 +220,7 @@ impl<'a> Session<'a> {
             && driver.slice(load, HANGS).is_ok_and(|slice| slice.requests > 0);
         let outcome = match is_late {
             false => window.outcome(report, driver.round_trip(), self.experiment, &key.subject),
-            true => Outcome::Unavailable { reason: LATE.to_owned() },
+            true => Outcome::silent(LATE),
         };
         if let Some(reason) = store.as_mut().and_then(OpenStore::problem) {
             return Ok(Outcome::Failed { reason });

@@ -71,8 +71,8 @@ pub(super) fn run(
     let (available, unavailable): (Vec<&CellKey>, Vec<&CellKey>) =
         keys.iter().partition(|key| experiment.why_unavailable(key).is_none());
     for key in unavailable.into_iter().filter(|key| !done.contains(key)) {
-        let reason = experiment.why_unavailable(key).unwrap_or_default().to_owned();
-        journal.cell(cell_of(key, now(), Outcome::Unavailable { reason }))?;
+        let reason = experiment.why_unavailable(key).unwrap_or_default();
+        journal.cell(cell_of(key, now(), Outcome::lacking(reason)))?;
     }
     let Some(&first) = available.first() else { return Ok(true) };
     let mut session = Session { experiment, replay, key: first, clock, alive: Vec::new() };

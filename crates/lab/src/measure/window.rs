@@ -92,7 +92,7 @@ impl<'a> Window<'a> {
             Ok(report)
                 if is_silent(&report) && self.disturbance.as_ref().is_some_and(takes_all) =>
             {
-                return Outcome::Unavailable { reason: BUSY.to_owned() };
+                return Outcome::silent(BUSY);
             }
             Ok(report) if report.requests == 0 => {
                 return Outcome::Failed { reason: self.with_last_words(unanswered(&report)) };
@@ -174,7 +174,7 @@ fn own_niceness() -> i32 {
 
 /// Why a window without a reply says nothing of its server.
 const BUSY: &str = "no reply came within its window, because the processors were busy with \
-                               other programs: measure on a quieter machine";
+                    other programs: measure on a quieter machine";
 
 /// Whether there was no reply in a window, and no failure either.
 pub(super) fn is_silent(report: &Report) -> bool {

@@ -213,7 +213,7 @@ fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), Failure> {
                 }
                 None => why = "its server counted nothing",
             },
-            Outcome::Unavailable { reason } | Outcome::Failed { reason } => why = reason,
+            Outcome::Unavailable { reason, .. } | Outcome::Failed { reason } => why = reason,
         }
     }
     if totals.is_empty() {

@@ -42,16 +42,51 @@ impl Cell {
 pub enum Outcome {
     /// The cell was measured.
     Measured(Box<Measured>),
-    /// The architecture cannot carry the cell, with the reason.
+    /// The cell has no figures, and the subject did not fail.
     Unavailable {
         /// Why.
         reason: String,
+        /// The kind of reason. In results of earlier versions, always a lack.
+        #[serde(default, skip_serializing_if = "Obstacle::is_lack")]
+        obstacle: Obstacle,
     },
     /// The cell was tried and failed, with the error.
     Failed {
         /// How.
         reason: String,
     },
+}
+
+impl Outcome {
+    /// The outcome of a cell that this subject or this machine cannot carry.
+    pub fn lacking(reason: impl Into<String>) -> Self {
+        Self::Unavailable { reason: reason.into(), obstacle: Obstacle::Lack }
+    }
+
+    /// The outcome of a window without a reply that says nothing of its subject.
+    pub(crate) fn silent(reason: &str) -> Self {
+        Self::Unavailable { reason: reason.to_owned(), obstacle: Obstacle::Silence }
+    }
+}
+
+/// The kind of reason why a cell has no figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Obstacle {
+    /// The subject cannot carry the cell, or the machine lacks something that the subject needs.
+    #[default]
+    Lack,
+    /// No reply came within the window, because other programs had the processors or because the
+    /// server stopped for a moment. The same cell may have figures in the next run.
+    Silence,
+}
+
+impl Obstacle {
+    /// Whether another run meets it, too.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_lack(&self) -> bool {
+        *self == Self::Lack
+    }
 }
 
 /// The figures of a cell.

@@ -31,7 +31,7 @@ pub use carrier::{Carrier, Family, Foreign, Part, World};
 pub use constraints::{Constraints, kept_memory, kept_slo};
 pub use design::{CellKey, Clients, Design, Variant, cells};
 pub use listen_queue::ListenQueue;
-pub use measured::{Cell, Measured, Outcome, Session, Throughout};
+pub use measured::{Cell, Measured, Obstacle, Outcome, Session, Throughout};
 pub use operations::{Operations, UnitCosts};
 pub use peer::{Peer, Stop};
 pub use queues::{QueueSample, QueueState};
@@ -236,7 +236,7 @@ mod tests {
             concurrency,
             repeat,
             started_at: String::new(),
-            outcome: Outcome::Unavailable { reason: String::new() },
+            outcome: Outcome::lacking(""),
         };
         let block = |session| Block {
             invalid: None,

@@ -281,7 +281,7 @@ pub(crate) mod tests {
     }
 
     fn unavailable(repeat: usize) -> Cell {
-        Cell { outcome: Outcome::Unavailable { reason: "why".into() }, ..failed(repeat) }
+        Cell { outcome: Outcome::lacking("why"), ..failed(repeat) }
     }
 
     #[test]

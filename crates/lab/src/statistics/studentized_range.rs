@@ -28,17 +28,31 @@ pub fn critical(alpha: f64, count: usize, freedom: usize) -> f64 {
     *found.entry((alpha.to_bits(), count, freedom)).or_insert_with(|| exceeded_with(alpha, exceeds))
 }
 
-/// The quantile that is exceeded with probability `alpha`, by bisection.
+/// The quantile that is exceeded with probability `alpha`. The curve `exceeds` falls from 1 at 0.
+/// Its logarithm bends little, so a line through two points leads close to the root. If one end of
+/// the interval stays, half of its height counts (the Illinois rule, Dowell & Jarratt 1971).
 pub(super) fn exceeded_with(alpha: f64, exceeds: impl Fn(f64) -> f64) -> f64 {
-    let (mut low, mut high) = (0.0, 1.0);
-    while exceeds(high) > alpha {
-        (low, high) = (high, 2.0 * high);
+    let above = |quantile| (exceeds(quantile) / alpha).max(f64::MIN_POSITIVE).ln();
+    let (mut low, mut high) = ((0.0, -alpha.ln()), (1.0, above(1.0)));
+    while high.1 > 0.0 {
+        (low, high) = (high, (2.0 * high.0, above(2.0 * high.0)));
     }
-    while high - low > 1e-5 * high {
-        let middle = f64::midpoint(low, high);
-        if exceeds(middle) > alpha { low = middle } else { high = middle }
+    let mut was_low = None;
+    while high.0 - low.0 > 1e-6 * high.0 {
+        let next = low.0 + (high.0 - low.0) * low.1 / (low.1 - high.1);
+        let next = (next, above(next));
+        let is_low = next.1 > 0.0;
+        let (end, other) = if is_low { (&mut low, &mut high) } else { (&mut high, &mut low) };
+        *end = next;
+        if was_low == Some(is_low) {
+            other.1 /= 2.0;
+        }
+        was_low = Some(is_low);
+        if next.1 == 0.0 {
+            break;
+        }
     }
-    high
+    high.0
 }
 
 /// The two-sided quantile of Student's distribution, which `|t|` exceeds with probability `alpha`.
@@ -58,34 +72,23 @@ fn exceeds(quantile: f64, count: usize, freedom: usize) -> f64 {
 /// The mean of `of` over the estimates `s` of a standard deviation of 1 with `freedom` degrees of
 /// freedom.
 pub(super) fn over_deviations(freedom: usize, of: impl Fn(f64) -> f64) -> f64 {
-    /// Beyond this many standard errors, the density is negligible.
-    const REACH: f64 = 9.0;
-    // The number of steps over the deviation. With few degrees of freedom, the density is not
-    // smooth at zero.
-    let steps = if freedom < 8 { 2048 } else { 128 };
+    /// Where the density is e to the power of minus this, it is negligible.
+    const REACH: f64 = 32.0;
+    const STEPS: u32 = 128;
     let degrees = freedom as f64;
-    let reach = REACH / (2.0 * degrees).sqrt();
-    let (from, to) = ((1.0 - reach).max(0.0), 1.0 + reach);
-    let step = (to - from) / f64::from(steps);
-    // The density of s: that of the root of χ²/ν.
+    // The density of s is that of the root of χ²/ν. In terms of its logarithm it is smooth, and
+    // decays fast on both sides, however few degrees of freedom there are.
     let scale = 0.5 * degrees * degrees.ln() - libm::lgamma(0.5 * degrees)
         + (1.0 - 0.5 * degrees) * 2_f64.ln();
-    let mut sum = 0.0;
-    for place in 0..=steps {
-        let s = from + step * f64::from(place);
-        let density = if s > 0.0 {
-            (scale + (degrees - 1.0) * s.ln() - 0.5 * degrees * s * s).exp()
-        } else if freedom == 1 {
-            scale.exp()
-        } else {
-            0.0
-        };
-        let weight = if place == 0 || place == steps { 0.5 } else { 1.0 };
-        if density > 1e-12 {
-            sum += weight * density * of(s);
-        }
-    }
-    sum * step
+    let density = |log: f64| (scale + degrees * (log - 0.5 * (2.0 * log).exp())).exp();
+    let few = REACH / degrees;
+    let (from, to) = (-few - few.sqrt(), 0.5 * (1.0 + 2.0 * few + 2.0 * few.sqrt()).ln());
+    let step = (to - from) / f64::from(STEPS);
+    let at = |place: u32| {
+        let log = from + step * f64::from(place);
+        density(log) * of(log.exp())
+    };
+    (0..=STEPS).map(at).sum::<f64>() * step
 }
 
 /// The points of a sum over standard normal values. Each point has its density times the step, and

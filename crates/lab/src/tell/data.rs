@@ -208,7 +208,7 @@ impl<'a> ControlData<'a> {
 impl<'a> CellData<'a> {
     fn of(row: &'a Row) -> Self {
         let (outcome, figures) = match &row.figures {
-            Figures::Missing { what, reason } => (*what, Told::Missing { reason }),
+            Figures::Missing { state, reason } => (state.name(), Told::Missing { reason }),
             Figures::Measured(medians) => {
                 ("measured", Told::Measured(Box::new(Measured::of(medians))))
             }

@@ -30,8 +30,8 @@ impl Journal {
     ///
     /// One line: the directory has records, or cannot be written.
     pub fn create(directory: &Path) -> Result<Self, String> {
-        let told = |error: io::Error| format!("{}: {error}", directory.display());
-        fs::create_dir_all(directory).map_err(told)?;
+        let phrase = |error: io::Error| format!("{}: {error}", directory.display());
+        fs::create_dir_all(directory).map_err(phrase)?;
         let path = directory.join(FILE);
         let file = File::options().append(true).create_new(true).open(&path);
         let file = file.map_err(|error| match error.kind() {

@@ -13,7 +13,7 @@
 
 use crate::format::how_many;
 use crate::judge::faults::Fault;
-use crate::judge::rows::{Figures, Row};
+use crate::judge::rows::{Figures, Missing, Row};
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{Finding, Standing, Told, Verdict};
 use crate::record::Builds;
@@ -55,6 +55,23 @@ pub struct Line {
     /// The subject with what it is, if it is no choice.
     label: String,
     cells: Vec<Cell>,
+    /// What each cell says.
+    says: Vec<Says>,
+}
+
+/// What a cell says beside its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    /// Nothing: there is no figure.
+    Nothing,
+    /// The figure stands for itself.
+    Figure,
+    /// The subject is level within the margin.
+    Level,
+    /// The subject is not told apart.
+    NotTold,
+    /// The subject is worse only by work that moved.
+    Moved,
 }
 
 impl Map {
@@ -68,14 +85,14 @@ impl Map {
         };
         let mut rows: Vec<(Place, Line)> = Vec::new();
         for name in &summary.subjects {
-            let all: Vec<(f64, Cell)> =
-                summary.of_subject(name).map(|row| cell(summary, row)).collect();
-            let is_out = all.iter().any(|(_, cell)| cell.tone == Tone::Out);
+            let all: Vec<Spot> = summary.of_subject(name).map(|row| spot(summary, row)).collect();
+            let is_out = all.iter().any(|spot| spot.cell.tone == Tone::Out);
             let is_choice = !summary.peers.contains(name) && !summary.yardsticks.contains(name);
-            let worst = all.iter().map(|(behind, _)| *behind).fold(f64::NEG_INFINITY, f64::max);
+            let worst = all.iter().map(|spot| spot.behind).fold(f64::NEG_INFINITY, f64::max);
             let place = Place { class: (is_out, !is_choice), worst };
-            let cells = all.into_iter().map(|(_, cell)| cell).collect();
-            rows.push((place, Line { subject: name.clone(), label: summary.label(name), cells }));
+            let (says, cells) = all.into_iter().map(|spot| (spot.says, spot.cell)).unzip();
+            let (subject, label) = (name.clone(), summary.label(name));
+            rows.push((place, Line { subject, label, cells, says }));
         }
         // Builds stand beside the one with which they are compared.
         if builds.is_none() {
@@ -90,8 +107,7 @@ impl Map {
 
     /// Whether the map has something to show.
     pub fn is_empty(&self) -> bool {
-        let is_known = |cell: &Cell| ![ABSENT, NOT_RUN].contains(&cell.text.as_str());
-        !self.rows.iter().any(|line| line.cells.iter().any(is_known))
+        self.rows.iter().flat_map(|line| &line.says).all(|says| *says == Says::Nothing)
     }
 
     /// The map as a table. `most` is the most loads that there is room for; the busiest count.
@@ -110,18 +126,16 @@ impl Map {
 
     /// The meanings of the marks that the map has.
     pub fn key(&self, summary: &Summary) -> String {
-        let has = |mark: &str| {
-            self.rows.iter().flat_map(|line| &line.cells).any(|cell| cell.text.ends_with(mark))
-        };
+        let has = |wanted: Says| self.rows.iter().any(|line| line.says.contains(&wanted));
         let margin = format!("{:.1}", 100.0 * summary.margin);
         let margin = margin.trim_end_matches('0').trim_end_matches('.');
         let all = [
-            (LEVEL, format!("{LEVEL} level within {margin} %")),
-            (NOT_TOLD, format!("{NOT_TOLD} not told apart")),
-            (MOVED, format!("{MOVED} only by work that moved")),
+            (Says::Level, format!("{LEVEL} level within {margin} %")),
+            (Says::NotTold, format!("{NOT_TOLD} not told apart")),
+            (Says::Moved, format!("{MOVED} only by work that moved")),
         ];
         let told: Vec<String> =
-            all.into_iter().filter(|(mark, _)| has(mark)).map(|(_, told)| told).collect();
+            all.into_iter().filter(|(says, _)| has(*says)).map(|(_, told)| told).collect();
         told.join(", ")
     }
 }
@@ -134,70 +148,81 @@ struct Place {
     worst: f64,
 }
 
-/// A cell, and the difference by which its row is sorted.
-fn cell(summary: &Summary, row: &Row) -> (f64, Cell) {
-    let plain = |text: &str, tone: Tone| Cell { tone, ..text.to_owned().into() };
-    if let Figures::Missing { what, .. } = &row.figures {
-        return match *what {
-            "unavailable" => (f64::INFINITY, plain(ABSENT, Tone::Soft)),
-            "failed" => (f64::INFINITY, plain("failed", Tone::Out)),
-            _ => (0.0, plain(NOT_RUN, Tone::Soft)),
+/// A place of the map.
+struct Spot {
+    /// The difference by which its row is sorted.
+    behind: f64,
+    says: Says,
+    cell: Cell,
+}
+
+impl Spot {
+    fn of(behind: f64, says: Says, text: &str, tone: Tone) -> Self {
+        Self { behind, says, cell: Cell { tone, ..text.to_owned().into() } }
+    }
+
+    /// A subject of which nothing is told.
+    fn not_told() -> Self {
+        Self::of(0.0, Says::NotTold, NOT_TOLD, Tone::Soft)
+    }
+}
+
+/// What the map says of a row.
+fn spot(summary: &Summary, row: &Row) -> Spot {
+    if let Figures::Missing { state, .. } = &row.figures {
+        return match state {
+            Missing::Unavailable => Spot::of(f64::INFINITY, Says::Nothing, ABSENT, Tone::Soft),
+            Missing::Failed => Spot::of(f64::INFINITY, Says::Figure, "failed", Tone::Out),
+            Missing::NotRun => Spot::of(0.0, Says::Nothing, NOT_RUN, Tone::Soft),
         };
     }
     if let Some(fault) = summary.faults(row).first() {
-        return (f64::INFINITY, plain(out(*fault), Tone::Out));
+        return Spot::of(f64::INFINITY, Says::Figure, out(*fault), Tone::Out);
     }
-    let Some(verdict) = summary.verdict(row.concurrency) else {
-        return (0.0, plain(NOT_TOLD, Tone::Soft));
-    };
-    if summary.current.as_deref() == Some(&row.subject) {
-        return (0.0, plain("today", Tone::Strong));
-    }
-    if let Some(builds) = &summary.builds {
-        return of_build(builds, verdict, &row.subject);
-    }
-    if verdict.is_withheld() && summary.current.is_none() {
-        return (0.0, plain(NOT_TOLD, Tone::Soft));
-    }
-    if summary.current.is_some() {
+    let Some(verdict) = summary.verdict(row.concurrency) else { return Spot::not_told() };
+    if let Some(current) = &summary.current {
         let mut all = verdict.alternatives.iter();
         return match all.find(|one| one.subject == row.subject) {
-            Some(one) => (one.difference, figure(one.difference, one.change)),
-            None => of_standing(verdict, &row.subject, true),
+            _ if *current == row.subject => Spot::of(0.0, Says::Figure, "today", Tone::Strong),
+            Some(one) => figure(one.difference, one.change),
+            None => Spot::not_told(),
         };
     }
-    of_standing(verdict, &row.subject, false)
+    match &summary.builds {
+        Some(builds) => of_build(builds, verdict, &row.subject),
+        None if verdict.is_withheld() => Spot::not_told(),
+        None => of_standing(verdict, &row.subject),
+    }
 }
 
 /// A build, beside the first build under the same architecture.
-fn of_build(builds: &Builds, verdict: &Verdict, subject: &str) -> (f64, Cell) {
+fn of_build(builds: &Builds, verdict: &Verdict, subject: &str) -> Spot {
     if builds.is_base(subject) {
-        return (0.0, Cell { tone: Tone::Strong, ..BASE.to_owned().into() });
+        return Spot::of(0.0, Says::Figure, BASE, Tone::Strong);
     }
     match verdict.alternatives.iter().find(|one| one.subject == subject) {
-        Some(one) if verdict.can_tell(one) => (one.difference, figure(one.difference, one.change)),
-        Some(one) => (one.difference, figure(one.difference, Told::Unknown)),
-        None => (0.0, Cell { tone: Tone::Soft, ..NOT_TOLD.to_owned().into() }),
+        Some(one) if verdict.can_tell(one) => figure(one.difference, one.change),
+        Some(one) => figure(one.difference, Told::Unknown),
+        None => Spot::not_told(),
     }
 }
 
 /// The build with which others are compared.
 const BASE: &str = "base";
 
-fn of_standing(verdict: &Verdict, subject: &str, beside_current: bool) -> (f64, Cell) {
+fn of_standing(verdict: &Verdict, subject: &str) -> Spot {
     let mut all = verdict.standings.iter().chain(&verdict.others);
-    let found = all.find(|one| one.subject == subject).filter(|_| !beside_current);
-    let Some(Standing { behind, told, .. }) = found else {
-        return (0.0, Cell { tone: Tone::Soft, ..NOT_TOLD.to_owned().into() });
+    let Some(Standing { behind, told, .. }) = all.find(|one| one.subject == subject) else {
+        return Spot::not_told();
     };
     let is_first = verdict.standings.first().is_some_and(|best| best.subject == subject);
     match is_first && verdict.tells_apart() {
         true => {
             let is_sure = matches!(verdict.finding, Finding::Best { .. });
             let tone = if is_sure { Tone::Best } else { Tone::Good };
-            (0.0, Cell { tone, ..BEST.to_owned().into() })
+            Spot::of(0.0, Says::Figure, BEST, tone)
         }
-        false => (*behind, figure(*behind, *told)),
+        false => figure(*behind, *told),
     }
 }
 
@@ -205,17 +230,17 @@ fn of_standing(verdict: &Verdict, subject: &str, beside_current: bool) -> (f64, 
 const BEST: &str = "best";
 
 /// A difference and its mark.
-fn figure(difference: f64, told: Told) -> Cell {
+fn figure(difference: f64, told: Told) -> Spot {
     let percent = format!("{:+.0}", 100.0 * difference);
     let percent = if percent == "-0" { "+0".to_owned() } else { percent };
-    let (mark, tone) = match told {
-        Told::Better => ("", Tone::Good),
-        Told::Worse => ("", Tone::Heat(heat(difference))),
-        Told::WorkMoved => (MOVED, Tone::Unsure),
-        Told::Level => (LEVEL, Tone::Good),
-        Told::Unknown => (NOT_TOLD, Tone::Unsure),
+    let (says, mark, tone) = match told {
+        Told::Better => (Says::Figure, "", Tone::Good),
+        Told::Worse => (Says::Figure, "", Tone::Heat(heat(difference))),
+        Told::WorkMoved => (Says::Moved, MOVED, Tone::Unsure),
+        Told::Level => (Says::Level, LEVEL, Tone::Good),
+        Told::Unknown => (Says::NotTold, NOT_TOLD, Tone::Unsure),
     };
-    Cell { tone, ..(percent + mark).into() }
+    Spot::of(difference, says, &(percent + mark), tone)
 }
 
 /// How bad a difference is, from 1 to 4.

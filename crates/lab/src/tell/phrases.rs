@@ -38,7 +38,7 @@ phrases! {
     OneOfEachSet = "Try {}{}: no other is in each best set.",
     Family = "Use {}{}: which is best, this run cannot tell.",
     OneOf = "Use one of {}{}: which is best, this run cannot tell.",
-    NoneBetter = "Choose by something else than speed: none is better for sure.",
+    NoneBetter = "Choose by something else than speed: none is better for sure{}.",
     NothingCompared = "Nothing was measured that can be compared.",
     EachIsOut = "No choice: each architecture is out. The map says why.",
     OnlyOne = "Nothing to choose: only {} was measured and is sound.",
@@ -65,19 +65,20 @@ phrases! {
     WaitsMore = "{} have at least {} more {} latency than the best{}.",
     WaitsTimes = "{} have at least {} times the {} latency of the best{}.",
     ServesFewer = "{} serve at least {} fewer requests/s than the best{}.",
-    Differ = "Their own figures differ by {} at most{}.",
+    Differ = "Their own figures differ by {} at most.",
     SavesTime = "It saves at least {} of the processor time.",
     SavesLatency = "It saves at least {} of the {} latency.",
     ServesMore = "It serves at least {} more requests/s.",
     Longer = "Measure longer (--budget).",
+    Oftener = "Measure more often (--repeats).",
     // Why nothing can be told.
     AllOutAtBusiest = "each architecture is out at the busiest load",
     AloneAtBusiest = "only one is sound at the busiest load",
     NotComplete = "the run is not complete; go on with --resume",
-    TooLittle = "too little was measured; give it more time with --budget",
+    TooLittle = "too little was measured; give it {}",
     TooDisturbed = "the machine was disturbed; measure again when it is quiet",
     ControlDiffers = "a server differed from itself; measure again",
-    TooNoisy = "the noise was too large; give it more time with --budget",
+    TooNoisy = "the noise was too large; give it {}",
     // What a reader must know first.
     WrongReplies = "Disqualified for wrong replies: {}.",
     FailedRequests = "Disqualified for failed requests: {}.",
@@ -90,13 +91,16 @@ phrases! {
                  {} of a processor. The choice begins to matter at about {} times your traffic, {}.",
     // Loads without a verdict.
     NoVerdict = "no verdict: {}",
-    NoneRecommended = "{} is recommended: {}",
+    NoneRecommended = "the best set is {}, and none of it is recommended: {}",
+    NoOrder = "it is not known which of the best set is best: {}",
+    OneOfSet = "{} is in the best set ({}), and it is not known which is best: {}",
+    NotToldFromToday = "{} not told from {}: {}",
     NoDifference = "no difference above {} was found",
     // What is out by a limit.
     Excluded = "Excluded: {}.",
     NoneKeeps = "No architecture keeps {} at {}.",
     // Remarks beneath the map.
-    Partial = "partial: {} of {} cells",
+    Partial = "partial: {}",
     NetworkRules = "The network sets the rate at {}, so processor time decides. A round trip takes \
                     {}, and at most {} requests are in the servers at a time",
     Steal = "hypervisor steal in {} of {} {}",
@@ -129,14 +133,14 @@ impl Phrase {
     /// The sentence with its parts.
     pub(super) fn told(self, parts: &[&str]) -> String {
         let mut pieces = self.template().split("{}");
-        let mut told = pieces.next().unwrap_or_default().to_owned();
+        let mut clauses = pieces.next().unwrap_or_default().to_owned();
         let mut parts = parts.iter();
         for piece in pieces {
-            told += parts.next().expect("each {} has a part");
-            told += piece;
+            clauses += parts.next().expect("each {} has a part");
+            clauses += piece;
         }
         assert!(parts.next().is_none(), "each part has a {{}}: {self:?}");
-        told
+        clauses
     }
 
     /// Whether a text is this sentence, with some parts. A text may end early, before the full
@@ -160,9 +164,9 @@ mod tests {
 
     #[test]
     fn a_sentence_takes_its_parts_in_order() {
-        let told = Phrase::Change.told(&["threads", "epoll", " at 10 connections"]);
-        assert_eq!(told, "Yes: change from threads to epoll at 10 connections.");
-        assert!(Phrase::Change.is_in(&told) && !Phrase::Below.is_in(&told));
+        let sentence = Phrase::Change.told(&["threads", "epoll", " at 10 connections"]);
+        assert_eq!(sentence, "Yes: change from threads to epoll at 10 connections.");
+        assert!(Phrase::Change.is_in(&sentence) && !Phrase::Below.is_in(&sentence));
         assert_eq!(Phrase::Longer.told(&[]), Phrase::Longer.template());
     }
 }

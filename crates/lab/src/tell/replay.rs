@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::format::{bytes, duration, grouped, listed};
-use crate::judge::rows::{Figures, Row};
+use crate::judge::rows::{Figures, Missing, Row};
 use crate::judge::summary::Summary;
 use crate::record::{Cell, Heading, Outcome, Recording, Spread};
 use crate::tell::phrases::Phrase;
@@ -89,7 +89,7 @@ fn lack(summary: &Summary, row: &Row) -> Option<String> {
             "it answered {:.0} % of the requests",
             100.0 * medians.answered.unwrap_or(0.0)
         )),
-        Figures::Missing { what: "failed", reason } => Some(reason.clone()),
+        Figures::Missing { state: Missing::Failed, reason } => Some(reason.clone()),
         _ => {
             broken.map(|check| format!("{} was {}, not {}", check.of, check.measured, check.limit))
         }

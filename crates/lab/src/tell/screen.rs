@@ -19,6 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::ops::Deref;
 use std::path::Path;
 
 use anstyle::Style;
@@ -32,7 +33,7 @@ use crate::record::Family;
 use crate::tell::answer::Answer;
 use crate::tell::map::{Line, Map};
 use crate::tell::phrases::Phrase;
-use crate::tell::recommendation::{Section, disturbed_briefly, network_of};
+use crate::tell::recommendation::{disturbed_briefly, network_of};
 use crate::tell::render::text::{TERMINAL, aligned, width_of};
 use crate::tell::sheet::{Cell, Table, Tone, right};
 
@@ -52,22 +53,20 @@ impl Answer<'_> {
     /// report's, and the command `more` prints the whole answer.
     pub fn render_screen(&self, page: &Path, more: &str, width: usize) -> String {
         let prose = width.min(WIDEST);
-        let said = &self.recommendation;
-        let headline = wrapped(&said.headline, prose);
+        let recommendation = &self.recommendation;
+        let headline = wrapped(&recommendation.headline, prose);
         let foot = [format!("Report: {}", page.display()), format!("More:   {more}")];
         // Blank lines, the head of the map, its key, and the foot.
         let taken = headline.len() + foot.len() + 2 + 2 + 2;
         let mut room = LINES.saturating_sub(taken + ROWS);
-        let mut notes = fitting(said.alarms.iter(), "", prose, &mut room);
+        let mut notes = fitting(recommendation.alarms.iter(), "", prose, &mut room);
         let map = Map::of(&self.summary);
         let chosen = self.chosen(&map);
         // The head, and a line for the rest.
         let lines = (chosen.len() + 2).min(map.rows.len() + 1);
         let mut room = LINES.saturating_sub(taken + notes.len() + lines);
-        let out = said.answers(Section::Excluded).into_iter();
-        let out = out
-            .filter(|told| [Phrase::Excluded, Phrase::NoneKeeps].iter().any(|one| one.is_in(told)));
-        let unsaid = said.unsaid.iter().map(String::as_str);
+        let out = recommendation.sentences.iter().filter(|one| one.is_on_screen).map(Deref::deref);
+        let unsaid = recommendation.unsaid.iter().map(String::as_str);
         notes.extend(fitting(unsaid.chain(out), "", prose, &mut room));
         let mut left = room.min(WARNINGS);
         let warnings = fitting(self.noted().iter(), "! ", prose, &mut left);
@@ -93,6 +92,7 @@ impl Answer<'_> {
         let partial = self.summary.partial();
         partial
             .into_iter()
+            .map(|partial| partial.to_string())
             // The figures are of the busiest load.
             .chain(self.summary.verdicts.iter().filter_map(network_of).next_back())
             .chain(disturbed_briefly(&self.summary))
@@ -217,8 +217,8 @@ impl Summary {
             of_row.into_iter().for_each(|kind| *kinds.entry(kind).or_default() += 1);
         }
         let all = self.all_rows().filter(|row| row.medians().is_some()).count();
-        let told = |(kind, count)| format!("{kind} ({count} of {all} cells)");
-        kinds.into_iter().map(told).collect()
+        let phrase = |(kind, count)| format!("{kind} ({count} of {all} cells)");
+        kinds.into_iter().map(phrase).collect()
     }
 
     /// The subjects that were not measured at some load.
@@ -262,19 +262,19 @@ fn fitting(
     width: usize,
     room: &mut usize,
 ) -> Vec<String> {
-    let mut told = String::new();
+    let mut parts = String::new();
     for sentence in sentences {
         let sentence = sentence.as_ref();
-        let more = match (told.is_empty(), told.ends_with('.')) {
+        let more = match (parts.is_empty(), parts.ends_with('.')) {
             (true, _) => format!("{mark}{sentence}"),
-            (false, true) => format!("{told} {sentence}"),
-            (false, false) => format!("{told}; {sentence}"),
+            (false, true) => format!("{parts} {sentence}"),
+            (false, false) => format!("{parts}; {sentence}"),
         };
         if wrapped(&more, width).len() <= *room {
-            told = more;
+            parts = more;
         }
     }
-    let lines = if told.is_empty() { Vec::new() } else { wrapped(&told, width) };
+    let lines = if parts.is_empty() { Vec::new() } else { wrapped(&parts, width) };
     *room -= lines.len();
     lines
 }

@@ -1,5 +1,7 @@
 //! The words of a summary: loads, names, warnings, and reasons for missing figures.
 
+use std::fmt;
+
 use duality_load::{Warning, WarningKind};
 
 use crate::format::how_many;
@@ -7,6 +9,26 @@ use crate::judge::rows::{Figures, Row};
 use crate::judge::summary::Summary;
 use crate::judge::verdict::Verdict;
 use crate::tell::phrases::Phrase;
+
+/// How much is measured of an experiment that was cut short. In words: `partial: 37 of 108 cells`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partial {
+    done: usize,
+    planned: usize,
+}
+
+impl Partial {
+    /// `37 of 108 cells`.
+    pub(super) fn cells(self) -> String {
+        format!("{} of {} cells", self.done, self.planned)
+    }
+}
+
+impl fmt::Display for Partial {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&Phrase::Partial.told(&[&self.cells()]))
+    }
+}
 
 impl Summary {
     /// A load in words: `1,000 connections`, `1,000 times your users`.
@@ -24,10 +46,10 @@ impl Summary {
         if self.peers.contains(name) { format!("{name} (peer)") } else { name.to_owned() }
     }
 
-    /// `partial: 37 of 108 cells` if the experiment was cut short.
-    pub fn partial(&self) -> Option<String> {
-        let (done, planned) = (self.done, self.planned);
-        (done < planned).then(|| Phrase::Partial.told(&[&done.to_string(), &planned.to_string()]))
+    /// How much is measured of an experiment that was cut short.
+    pub fn partial(&self) -> Option<Partial> {
+        let Self { done, planned, .. } = *self;
+        (done < planned).then_some(Partial { done, planned })
     }
 
     /// Warnings about the figures: a line for each subject of a warning, or one line for many
@@ -72,11 +94,11 @@ impl Summary {
     pub(crate) fn missing(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for row in self.all_rows() {
-            let Figures::Missing { what, reason } = &row.figures else { continue };
+            let Figures::Missing { state, reason } = &row.figures else { continue };
             if reason.is_empty() {
                 continue;
             }
-            let note = format!("{}: {what}: {reason}", row.subject);
+            let note = format!("{}: {state}: {reason}", row.subject);
             let concurrency = how_many(row.concurrency);
             match notes.iter_mut().find(|(known, _)| *known == note) {
                 Some((_, at)) => at.push(concurrency),

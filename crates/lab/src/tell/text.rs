@@ -22,12 +22,12 @@ impl Summary {
     ///
     /// Figures are also given as multiples of the `baseline`'s. Without one, the baseline is the
     /// native program, or the peer if there is one.
-    pub fn render_text(&self, said: &Recommendation, baseline: Option<&str>) -> String {
+    pub fn render_text(&self, recommendation: &Recommendation, baseline: Option<&str>) -> String {
         let mut text = String::new();
         if let Some(partial) = self.partial() {
             writeln!(text, "{partial}\n").expect("a String takes all");
         }
-        for happened in &said.disturbance {
+        for happened in &recommendation.disturbance {
             writeln!(text, "{happened}\n").expect("a String takes all");
         }
         let title =
@@ -62,7 +62,9 @@ impl Summary {
         }
         self.grid(&mut text, "server memory", |_, medians| bytes(medians.memory_bytes));
         self.notes(&mut text);
-        for sentence in [&*said.headline].into_iter().chain(said.all_sentences()) {
+        for sentence in
+            [&*recommendation.headline].into_iter().chain(recommendation.all_sentences())
+        {
             text.push_str(sentence);
             text.push('\n');
         }
@@ -111,7 +113,7 @@ impl Summary {
                 Figures::Measured(medians) if medians.invalid => show(row, medians) + " ✗",
                 Figures::Measured(medians) if row.warnings.is_empty() => show(row, medians) + "  ",
                 Figures::Measured(medians) => show(row, medians) + " !",
-                Figures::Missing { what, .. } => format!("{what}  "),
+                Figures::Missing { state, .. } => format!("{state}  "),
             });
             [self.label(name)].into_iter().chain(cells).collect()
         });

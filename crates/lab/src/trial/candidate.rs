@@ -12,7 +12,7 @@ use super::bounds::Bounds;
 use super::event::Reason;
 use super::silence::Progress;
 use super::totals::Totals;
-use super::{Door, Setup};
+use super::{Listeners, Setup};
 use crate::failure::{Blame, Failure, Party};
 use crate::measure::no_server::NoServer;
 use crate::measure::server::Server;
@@ -179,12 +179,17 @@ impl Candidate {
     /// Takes a step towards the end of a candidate that is out. The candidate drains once its queue
     /// has been empty, `grace` after its last turn: until then handshakes may end. Returns true if
     /// the candidate has just ended.
-    pub(super) fn step_out(&mut self, door: &dyn Door, place: usize, grace: Duration) -> bool {
+    pub(super) fn step_out(
+        &mut self,
+        listeners: &dyn Listeners,
+        place: usize,
+        grace: Duration,
+    ) -> bool {
         /// If a server does not empty its queue, an heir takes the queue.
         const MOST: Duration = Duration::from_secs(10);
         match self.state {
             State::Leaving(since) if since.elapsed() >= grace => {
-                if !door.has_connections(place) || since.elapsed() >= grace + MOST {
+                if !listeners.has_connections(place) || since.elapsed() >= grace + MOST {
                     self.drain();
                 }
             }

@@ -60,11 +60,11 @@ impl Trial<'_> {
         /// If a queue is not empty by then, an heir takes the queue.
         const MOST: Duration = Duration::from_secs(5);
         self.survivor = self.live().first().map(|(place, _)| *place);
-        let closed = self.door.close_to_newcomers();
+        let closed = self.listeners.close_to_newcomers();
         let (begun, mut quiet) = (Instant::now(), Instant::now());
         while quiet.elapsed() < HANDSHAKE && begun.elapsed() < MOST {
             thread::sleep(TICK);
-            if (0..self.candidates.len()).any(|place| self.door.has_connections(place)) {
+            if (0..self.candidates.len()).any(|place| self.listeners.has_connections(place)) {
                 quiet = Instant::now();
             }
         }
@@ -77,7 +77,7 @@ impl Trial<'_> {
         }
         let is_over = |trial: &Self| {
             trial.candidates.iter().enumerate().all(|(place, candidate)| match candidate.state {
-                State::Gone => !trial.door.has_connections(place),
+                State::Gone => !trial.listeners.has_connections(place),
                 state => state == State::Abandoned,
             })
         };

@@ -2,9 +2,9 @@
 //! that do not know of the trial.
 //!
 //! ```text
-//!   clients ──▶ one address ── the door: whose turn is it? ──▶ epoll     a process each, with its
-//!                                                         ├──▶ threads   own listening socket
-//!                                                         └──▶ uthreads
+//!   clients ──▶ one address ── listeners: whose turn is it? ──▶ epoll     a process each, with its
+//!                                                           ├──▶ threads   own listening socket
+//!                                                           └──▶ uthreads
 //!   run: turns, looks, limits ──▶ blocks ──▶ judge::sequential ──▶ events ──▶ text, page, records
 //! ```
 //!
@@ -12,8 +12,8 @@
 //! that accepted it. So each server's processor time and requests count at all times. A block is
 //! one mirrored pair of turns of each candidate. docs/trial.md explains the method.
 //!
-//! The trial itself listens, through the [`Door`] that the command provides. So a server can die,
-//! or end in order, and no queued connection is lost.
+//! The trial itself listens, through the [`Listeners`] that the command provides. So a server can
+//! die, or end in order, and no queued connection is lost.
 
 mod bounds;
 mod candidate;
@@ -115,9 +115,9 @@ pub enum Then {
     Exit,
 }
 
-/// The address of a trial: a listening socket for each candidate, and the choice of the one that
-/// gets new connections.
-pub trait Door {
+/// The listening sockets of a trial, one for each candidate at one address, and the choice of the
+/// one that gets new connections.
+pub trait Listeners {
     /// The address.
     fn address(&self) -> SocketAddr;
 

@@ -15,7 +15,7 @@ use super::event::{
 use super::plan::{self, Turn};
 use super::silence::{self, Silent};
 use super::totals::Totals;
-use super::{Audience, By, Door, Glance, Setup};
+use super::{Audience, By, Glance, Listeners, Setup};
 use crate::failure::{Failure, Party};
 use crate::judge::sequential::{self, Decision, Judgement};
 use crate::measure::{machine, now};
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A trial under way.
 pub(super) struct Trial<'t> {
     pub(super) setup: &'t Setup,
-    pub(super) door: &'t dyn Door,
+    pub(super) listeners: &'t dyn Listeners,
     pub(super) audience: &'t mut dyn Audience,
     pub(super) interrupted: &'t AtomicBool,
     pub(super) begun: Instant,
@@ -73,14 +73,14 @@ pub(super) struct Trial<'t> {
 /// One line: a candidate does not start, or the kernel refuses a call.
 pub fn run(
     setup: &Setup,
-    door: &dyn Door,
+    listeners: &dyn Listeners,
     audience: &mut dyn Audience,
     interrupted: &AtomicBool,
 ) -> Result<(), Failure> {
-    let candidates = start_all(setup, door)?;
+    let candidates = start_all(setup, listeners)?;
     let mut trial = Trial {
         setup,
-        door,
+        listeners,
         audience,
         interrupted,
         begun: Instant::now(),
@@ -105,9 +105,9 @@ pub fn run(
     served.and(closed)
 }
 
-fn start_all(setup: &Setup, door: &dyn Door) -> Result<Vec<Candidate>, Failure> {
+fn start_all(setup: &Setup, listeners: &dyn Listeners) -> Result<Vec<Candidate>, Failure> {
     let start = |(place, about): (usize, &super::Candidate)| {
-        Candidate::start(setup, about, door.listener(place))
+        Candidate::start(setup, about, listeners.listener(place))
             .map_err(|failure| failure.at(&about.name))
     };
     setup.candidates.iter().enumerate().map(start).collect()
@@ -247,8 +247,8 @@ impl Trial<'_> {
     /// Watches the queues of the candidates.
     pub(super) fn tick(&mut self) {
         for place in self.live().into_iter().map(|(place, _)| place) {
-            let has_connections = self.door.has_connections(place);
-            let length = || accept_queue_length(self.door.listener(place)).map(u64::from);
+            let has_connections = self.listeners.has_connections(place);
+            let length = || accept_queue_length(self.listeners.listener(place)).map(u64::from);
             self.candidates[place].tick(has_connections, length);
         }
     }
@@ -272,7 +272,7 @@ impl Trial<'_> {
                 State::Draining | State::Abandoned => {}
                 State::Gone => self.find_heir(place),
             }
-            if self.candidates[place].step_out(self.door, place, HANDSHAKE) {
+            if self.candidates[place].step_out(self.listeners, place, HANDSHAKE) {
                 self.tell(Event::Drained { candidate: self.name(place) });
             }
             for line in self.candidates[place].news() {
@@ -306,7 +306,7 @@ impl Trial<'_> {
         if let Err(how) = self.candidates[place].look(with_memory) {
             return self.restart(place, how.to_string());
         }
-        let length = || accept_queue_length(self.door.listener(place)).map(u64::from);
+        let length = || accept_queue_length(self.listeners.listener(place)).map(u64::from);
         match self.candidates[place].beyond(&before, length) {
             Some(reason) => self.retire(place, reason),
             None => Ok(()),
@@ -336,7 +336,7 @@ impl Trial<'_> {
             self.direct()?;
         }
         let architecture = self.candidates[place].about.architecture.clone();
-        let listener = self.door.listener(place);
+        let listener = self.listeners.listener(place);
         match self.candidates[place].serve(self.setup, &architecture, listener) {
             Ok(()) => {
                 self.tell(Event::Restarted { candidate: self.name(place), how });
@@ -381,14 +381,14 @@ impl Trial<'_> {
 
     /// Starts a server for the connections left in the queue of a candidate that has ended.
     fn find_heir(&mut self, place: usize) {
-        if !self.door.has_connections(place) {
+        if !self.listeners.has_connections(place) {
             return;
         }
         // The candidate's own architecture may be the cause of its death.
         let other = self.live().first().map(|(other, _)| *other).or(self.survivor);
         let other = other.unwrap_or(place);
         let architecture = self.candidates[other].about.architecture.clone();
-        let listener = self.door.listener(place);
+        let listener = self.listeners.listener(place);
         let served = match self.candidates[place].heirs {
             MOST_HEIRS => {
                 let problem = format!("{MOST_HEIRS} servers did not empty it");
@@ -415,10 +415,10 @@ impl Trial<'_> {
         let failed =
             |error: io::Error| Failure::new(Party::Machine, error).at("cannot direct connections");
         match self.selected {
-            Some(place) => self.door.choose(place).map_err(failed),
+            Some(place) => self.listeners.choose(place).map_err(failed),
             None => {
                 let weights = plan::weights(&self.live(), self.candidates.len());
-                self.door.draw(&weights).map_err(failed)
+                self.listeners.draw(&weights).map_err(failed)
             }
         }
     }
@@ -477,7 +477,7 @@ impl Trial<'_> {
             duality: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: now(),
             service: service.clone(),
-            address: self.door.address().to_string(),
+            address: self.listeners.address().to_string(),
             candidates: candidates.clone(),
             server_arguments: server_arguments.clone(),
             by: *by,

@@ -262,7 +262,7 @@ fn what_fails_or_starves_now_is_a_regression() {
     for cell in after.1.cells.iter_mut().filter(|cell| cell.subject == "epoll") {
         cell.outcome = match cell.concurrency {
             10 => Outcome::Failed { reason: "it crashed".into() },
-            _ => Outcome::Unavailable { reason: "no epoll here".into() },
+            _ => Outcome::lacking("no epoll here"),
         };
     }
     let comparison = Comparison::of(&run(3, same), &after).unwrap();

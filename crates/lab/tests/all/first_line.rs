@@ -90,16 +90,17 @@ fn what_is_sure_is_said_where_none_can_be_chosen() {
          among them would not have been seen); worse for sure at 1,000 connections: threads by 153 % more processor time [87 to 240] and \
          fork by 231 %."
     );
-    let why = "At 100 connections none of the best set is recommended: only differences above ";
+    let why =
+        "At 100 connections it is not known which of the best set is best: only differences above ";
     assert!(
-        says(&answer, why, " would be seen: give it more time (--budget), or a quieter machine."),
+        says(&answer, why, " would be seen: give it more --repeats, or a quieter machine."),
         "{answer:#?}"
     );
     let out = "Worse for sure at 100 connections, by processor time for a request: threads +1";
     assert!(says(&answer, out, "]."), "{answer:#?}");
     let found = "What is not told apart from the best is at most ";
     assert!(
-        says(&answer, found, "a run four times as long (--budget) halves what is not known."),
+        says(&answer, found, "four times the --repeats halve what is not known."),
         "{answer:#?}"
     );
     let text = trial.summary().render_text(&answer, None);
@@ -207,6 +208,6 @@ fn one_round_is_told_as_one() {
     let mut trial = Trial::new(&["threads", "epoll"], &[100], 1, 0, 0.0, 1, clear);
     trial.heading.design.clients.pattern = "serial".to_owned();
     let answer = said(&trial);
-    let sentence = "At 100 connections no verdict: 1 round of windows is too few, it takes 3: give more --repeats, or more time (--budget).";
+    let sentence = "At 100 connections no verdict: 1 round of windows is too few, it takes 3: give it more --repeats.";
     assert!(text(&answer).contains(&sentence), "{answer:#?}");
 }

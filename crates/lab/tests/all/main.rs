@@ -4,6 +4,7 @@
 mod browser;
 mod chromium;
 mod comparison;
+mod contradictions;
 mod first_line;
 mod fixtures;
 mod guide;
@@ -18,6 +19,7 @@ mod regimes;
 mod report;
 mod screen;
 mod sequential;
+mod slices;
 mod small;
 mod soundness;
 mod trials;

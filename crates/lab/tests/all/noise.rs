@@ -86,11 +86,15 @@ pub(crate) fn described() -> Vec<(&'static str, Described)> {
     ]
 }
 
-/// The mean logarithm of a subject's cost in a block.
+/// The mean logarithm of a subject's cost in a block, in which a slice counts by its requests.
 fn cost(block: &Block, subject: &str) -> Option<f64> {
-    let own = block.slices.iter().filter(|one| one.subject == subject && one.requests > 0);
-    let costs: Vec<f64> = own.map(|one| (one.server_cpu_us / one.requests as f64).ln()).collect();
-    let mean = costs.iter().sum::<f64>() / costs.len() as f64;
+    let (mut sum, mut requests) = (0.0, 0.0);
+    for one in block.slices.iter().filter(|one| one.subject == subject && one.requests > 0) {
+        let own = one.requests as f64;
+        sum += own * (one.server_cpu_us / own).ln();
+        requests += own;
+    }
+    let mean = sum / requests;
     mean.is_finite().then_some(mean)
 }
 

@@ -124,12 +124,12 @@ fn a_cause_and_a_remedy_are_told_where_nothing_can_be_said() {
 
     let noisy = said(&Trial::new(&names, &[100], 3, 6, 0.6, 1, clear));
     let cause = "At 100 connections no verdict: only differences above ";
-    let remedy = "would be seen: give it more time (--budget), or a quieter machine.";
+    let remedy = "would be seen: give it more --repeats, or a quieter machine.";
     assert!(says(&noisy, cause, remedy), "{noisy:#?}");
 
     let few = said(&Trial::new(&names, &[100], 3, 2, 0.01, 1, |_, _| busy(12.0)));
-    let cause = "At 100 connections no verdict: 6 blocks in 3 sessions are too few, it takes 15 in 3: give it more time \
-                 (--budget), or more --repeats.";
+    let cause = "At 100 connections no verdict: 6 blocks in 3 sessions are too few, it takes 15 in 3: give it more \
+                 --repeats.";
     assert!(text(&few).contains(&cause), "{few:#?}");
 }
 

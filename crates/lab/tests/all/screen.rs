@@ -174,7 +174,7 @@ fn troubles() -> Vec<(&'static str, Trial)> {
     add("unavailable", &|trial| {
         let reason = "it needs more processes than this machine allows: raise the limit";
         for cell in trial.records.cells.iter_mut().filter(|cell| cell.subject == "pool") {
-            cell.outcome = Outcome::Unavailable { reason: reason.to_owned() };
+            cell.outcome = Outcome::lacking(reason);
         }
     });
     add("starved connections", &|trial| {

@@ -26,7 +26,11 @@ fn a_comparison_records_what_part_tokio_has() {
     assert_eq!(part("tokio-per-core"), "carries");
     assert_eq!((part("epoll"), part("threads")), ("beside", "beside"));
     assert_eq!(carriers["epoll"]["foreign"]["runtime"], "tokio");
-    assert!(stdout.contains("tokio-multi"), "{stdout}");
+    // Where no window had a reply, there is no screen.
+    let has_figures = |line: &Value| line["kind"] == "cell" && line["obstacle"] != "silence";
+    if lines.iter().any(has_figures) {
+        assert!(stdout.contains("tokio-multi"), "{stdout}");
+    }
 }
 
 #[test]

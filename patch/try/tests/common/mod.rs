@@ -52,7 +52,7 @@ pub fn run(command: &mut Command, input: &'static str) -> Output {
         Ok(output) => output.unwrap(),
         Err(_) => {
             signal(id, "KILL");
-            panic!("it took too long, and had told: {:?}", ended.recv());
+            panic!("it took too long, and left: {:?}", ended.recv());
         }
     }
 }
@@ -124,7 +124,7 @@ impl Server {
     /// What the server prints until it ends. It must end well.
     pub fn ended(&mut self) -> String {
         let id = self.id();
-        let (told, is_over) = mpsc::channel::<()>();
+        let (sender, is_over) = mpsc::channel::<()>();
         let watch = thread::spawn(move || {
             if is_over.recv_timeout(LIMIT).is_err() {
                 signal(id, "KILL");
@@ -133,7 +133,7 @@ impl Server {
         let mut text = String::new();
         self.output.read_to_string(&mut text).unwrap();
         let status = self.child.wait().unwrap();
-        told.send(()).unwrap();
+        sender.send(()).unwrap();
         watch.join().unwrap();
         assert!(status.success(), "{status}: {text}");
         text

@@ -190,6 +190,18 @@ pub struct Standing {
     pub out: Option<Out>,
 }
 
+/// What makes the intervals of an experiment narrower.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Remedy {
+    /// More time (`--budget`). A race divides it among sessions and blocks itself.
+    #[default]
+    Time,
+    /// More sessions (`--repeats`), where their number is given. The sessions that there are would
+    /// get longer with more time, and a process keeps its bias for the whole session.
+    Repeats,
+}
+
 /// The evidence of a verdict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Evidence {
@@ -215,6 +227,8 @@ pub struct Evidence {
     /// Whether a block is a round of windows, one server after the other, instead of slices side by
     /// side.
     pub in_turn: bool,
+    /// What makes the intervals narrower.
+    pub remedy: Remedy,
     /// The largest share of a processor that the hypervisor took in any block that was dropped or
     /// counted.
     pub stolen: f64,

@@ -41,7 +41,7 @@ use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
 use crate::record::{Built, Disturbance, Measured, Outcome, Processor};
 
-pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
+pub use finding::{Cause, Control, Evidence, Finding, Remedy, Standing, Verdict};
 
 /// With fewer sessions or rounds, effects of chance and of a process's start cannot be told apart.
 const FEWEST_TO_TELL: usize = 2;
@@ -343,6 +343,7 @@ impl<'a> Count<'a> {
     fn evidence(&self, fit: Option<&Fit>) -> Evidence {
         let design = &self.question.heading.design;
         let blocks = fit.map_or(0, Fit::blocks);
+        let remedy = if design.race { Remedy::Time } else { Remedy::Repeats };
         match &self.rounds {
             Rounds::Windows { kept, dropped } => {
                 let strangers = |round: &Vec<(&str, &Measured)>| {
@@ -364,6 +365,7 @@ impl<'a> Count<'a> {
                     sessions: kept.len(),
                     groups: 1,
                     in_turn: true,
+                    remedy,
                     with_strangers,
                     strangers,
                     host: noisiest(windows().flat_map(|found| &found.processors)),
@@ -395,6 +397,7 @@ impl<'a> Count<'a> {
                     sessions: sessions.len(),
                     groups: groups.len(),
                     in_turn: false,
+                    remedy,
                     stolen: worst.map_or(0.0, |processor| processor.stolen),
                     stolen_cpu: worst.filter(|worst| worst.stolen > 0.0).map(|worst| worst.cpu),
                     with_strangers,

@@ -279,9 +279,9 @@ fn figure(
     measured: impl Iterator<Item = (f64, f64, usize)>,
     predicted: &[(f64, f64, Interval)],
 ) -> Figure {
-    let told =
+    let phrase =
         |count: usize, value: f64| format!("{name} at {}: {}", connections(count), up(value));
-    let measured = measured.map(|(x, y, count)| (x, y, told(count, y)));
+    let measured = measured.map(|(x, y, count)| (x, y, phrase(count, y)));
     let beyond = predicted.iter().map(|(x, y, interval)| {
         let span = span(*interval, up);
         (*x, *y, format!("{name}, predicted at {}: {} {span}", grouped(*x), up(*y)))

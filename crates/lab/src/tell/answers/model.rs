@@ -52,17 +52,17 @@ fn on_terminal(
     let fitted = match factors {
         Ok(factors) => {
             let terms = TERMS.iter().zip(factors);
-            let told: Vec<String> = terms
+            let parts: Vec<String> = terms
                 .filter_map(|(term, factor)| Some(format!("{} {:.2}", term.name, factor?)))
                 .collect();
-            format!("fitted: no part of the model; prices multiplied by {}", told.join(", "))
+            format!("fitted: no part of the model; prices multiplied by {}", parts.join(", "))
         }
         Err(reason) => format!("fitted: withheld: {reason}"),
     };
     let table = Table::new(columns_of_steps(""), figures).titled(title);
     sheet.add_only(Form::Terminal, [Part::Table(table), Part::sentence(fitted)]);
-    let told = rows.iter().filter_map(|(workload, row)| explained(workload, row));
-    sheet.add_only(Form::Terminal, told.map(Part::sentence));
+    let parts = rows.iter().filter_map(|(workload, row)| explained(workload, row));
+    sheet.add_only(Form::Terminal, parts.map(Part::sentence));
 }
 
 fn on_page(sheet: &mut Sheet, rows: &[(&Workload, Coefficients)], unfit: Option<Unfit>) {
@@ -207,14 +207,14 @@ fn steps(name: String, workload: &Workload, row: &Coefficients) -> Vec<String> {
 fn explained(workload: &Workload, row: &Coefficients) -> Option<String> {
     let last = row.steps[TERMS.len()]?;
     let at = title(workload);
-    let told: Vec<String> = row.deviations.iter().map(deviation).collect();
-    Some(match told.as_slice() {
+    let parts: Vec<String> = row.deviations.iter().map(deviation).collect();
+    Some(match parts.as_slice() {
         _ if last < AIM => format!("{at}: explained ({last:.3})"),
         [] => format!("{at}: not explained ({last:.3} is above {AIM}); all deviate a little"),
-        told => format!(
+        parts => format!(
             "{at}: not explained ({last:.3} is above {AIM}); t_independent differs from the median \
              under {}",
-            told.join(", ")
+            parts.join(", ")
         ),
     })
 }

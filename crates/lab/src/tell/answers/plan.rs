@@ -75,7 +75,7 @@ impl Index {
             name: name.to_owned(),
             description: describe(&heading.design),
             ended: true,
-            partial: summary.partial(),
+            partial: summary.partial().map(|partial| partial.to_string()),
             best: best(summary),
             worse: worse(summary),
             recommendation: [&*recommendation.headline]
@@ -153,9 +153,9 @@ impl Entry {
         };
         let heading = [Part::heading(name.clone()), Part::note(description.clone())];
         sheet.add_only(Form::Page, heading.into_iter().chain(partial.map(label)));
-        let mut said = recommendation.iter().cloned();
-        let answer = said.next().map(Part::Answer);
-        sheet.add_only(Form::Page, answer.into_iter().chain(said.map(Part::sentence)));
+        let mut sentences = recommendation.iter().cloned();
+        let answer = sentences.next().map(Part::Answer);
+        sheet.add_only(Form::Page, answer.into_iter().chain(sentences.map(Part::sentence)));
         if *ended {
             let rate = "Requests/s, median ± half of its 95 % interval.".to_owned();
             let text = "“!” marks a warning: see the full report.".to_owned();
@@ -234,8 +234,8 @@ fn best(summary: &Summary) -> String {
 
 fn worse(summary: &Summary) -> String {
     let excluded = busiest(summary).into_iter().flat_map(Verdict::excluded);
-    let told = excluded.map(|one| format!("{} +{:.0} %", one.subject, 100.0 * one.behind));
-    told.collect::<Vec<_>>().join(", ")
+    let parts = excluded.map(|one| format!("{} +{:.0} %", one.subject, 100.0 * one.behind));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// The rates of each subject at each load, with the reasons for those that are missing.
@@ -258,9 +258,8 @@ fn rate(row: &Row) -> Cell {
             };
             Cell::from(format::rate(medians.requests_per_second) + mark)
         }
-        Figures::Missing { what, reason } => {
-            let text = (*what).to_owned();
-            Cell { note: reason.clone(), tone: Tone::Soft, ..text.into() }
+        Figures::Missing { state, reason } => {
+            Cell { note: reason.clone(), tone: Tone::Soft, ..state.to_string().into() }
         }
     }
 }
@@ -287,7 +286,7 @@ mod tests {
             concurrency: 10,
             repeat: 0,
             started_at: String::new(),
-            outcome: Outcome::Unavailable { reason: "no <epoll>".into() },
+            outcome: Outcome::lacking("no <epoll>"),
         };
         let records = Records { cells: vec![cell], blocks: vec![] };
         index.add("one", &Answer::of(&heading, &records));

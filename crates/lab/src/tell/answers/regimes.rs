@@ -15,9 +15,9 @@ pub fn sheet(summary: &Summary<'_>) -> Sheet {
     let mut sheet = Sheet::new(&heading.title);
     sheet.skip_to = Some("plots");
     let sentences = summary.sentences();
-    let mut said = sentences.iter().cloned();
-    let answer = said.next().map(Part::Answer).into_iter();
-    sheet.add_only(Form::Page, [Part::Lead(answer.chain(said.map(Part::sentence)).collect())]);
+    let mut rest = sentences.iter().cloned();
+    let answer = rest.next().map(Part::Answer).into_iter();
+    sheet.add_only(Form::Page, [Part::Lead(answer.chain(rest.map(Part::sentence)).collect())]);
     let source = heading.source.as_ref().map(|source| source.replace('*', ""));
     sheet.add_only(Form::Page, source.map(|source| Part::note(format!("After {source}."))));
     let tables = summary.regimes.iter().map(|regime| figures_of(summary, regime));

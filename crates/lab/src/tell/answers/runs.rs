@@ -23,8 +23,8 @@ pub fn sheet(names: [&str; 2], comparisons: &[Comparison], alone: &[String]) -> 
     let [first, second] = names.map(str::to_owned);
     let answer = first_line(comparisons).unwrap_or_else(|| headline(comparisons));
     sheet.add([Part::Answer(answer)]);
-    let said = [format!("first: {first}"), format!("second: {second}")].map(Part::sentence);
-    sheet.add_only(Form::Terminal, said);
+    let both = [format!("first: {first}"), format!("second: {second}")].map(Part::sentence);
+    sheet.add_only(Form::Terminal, both);
     let rows = [["first".to_owned(), first], ["second".to_owned(), second]].map(Vec::from);
     let table = Table::new([left(""), left("")], rows);
     sheet.add_only(Form::Page, [Part::Table(table), Part::note(RATIOS)]);

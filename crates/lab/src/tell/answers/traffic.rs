@@ -71,14 +71,15 @@ fn over_time(summary: &Summary) -> Vec<Part> {
         )),
         Part::Verbatim(format!("  {}", bars(&summary.open))),
     ];
-    let told = ["1 s", "10 s", "60 s"].iter().zip(summary.dispersion);
-    let told: Vec<String> =
-        told.filter_map(|(scale, value)| Some(format!("{} in {scale}", figure(value?)))).collect();
-    if !told.is_empty() {
+    let clauses = ["1 s", "10 s", "60 s"].iter().zip(summary.dispersion);
+    let words: Vec<String> = clauses
+        .filter_map(|(scale, value)| Some(format!("{} in {scale}", figure(value?))))
+        .collect();
+    if !words.is_empty() {
         parts.push(Part::sentence(format!(
             "Burstiness: {} (variance over mean of the number of requests; 1 for independent \
              requests)",
-            listed(&told)
+            listed(&words)
         )));
     }
     parts
@@ -110,8 +111,8 @@ fn kinds(summary: &Summary) -> Vec<Part> {
     });
     let status = summary.status.iter().enumerate().skip(1).filter(|(_, count)| **count > 0);
     let status = status.map(|(digit, count)| format!("{} answered {digit}xx", share(*count)));
-    let told: Vec<String> = methods.chain(status).collect();
-    let mut lines = vec![format!("Requests: {}", listed(&told))];
+    let parts: Vec<String> = methods.chain(status).collect();
+    let mut lines = vec![format!("Requests: {}", listed(&parts))];
     if summary.limited > 0 {
         let count = grouped(summary.limited as f64);
         lines.push(format!("Slow clients: {count} connections"));

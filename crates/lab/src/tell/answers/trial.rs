@@ -261,10 +261,10 @@ mod tests {
     #[test]
     fn names_are_escaped_and_the_page_follows_until_the_end() {
         let event = Event::Drained { candidate: "<b>".into() };
-        let mut told = vec![Told { at_s: 1.0, event }];
-        let page = html(&sheet(&told));
+        let mut parts = vec![Told { at_s: 1.0, event }];
+        let page = html(&sheet(&parts));
         assert!(page.contains("&lt;b&gt; has drained") && page.contains("http-equiv=\"refresh\""));
-        told.push(Told { at_s: 2.0, event: Event::Ended });
-        assert!(!html(&sheet(&told)).contains("http-equiv=\"refresh\""));
+        parts.push(Told { at_s: 2.0, event: Event::Ended });
+        assert!(!html(&sheet(&parts)).contains("http-equiv=\"refresh\""));
     }
 }

@@ -122,17 +122,17 @@ mod tests {
             bars in prop::collection::vec(("[a-zM%_一]{0,40}", 0.0..1e6_f64, "[0-9 a-z]{0,40}"), 1..20),
         ) {
             let bars = bars.iter().map(|(name, value, figure)| bar(name, [*value, 0.5], figure));
-            let told = |value: f64| value.to_string();
-            let svg = Bars { about: String::new(), told, bars: bars.collect() }.svg();
+            let shown = |value: f64| value.to_string();
+            let svg = Bars { about: String::new(), shown, bars: bars.collect() }.svg();
             prop_assert_eq!(collision(&svg, SIZE), None, "{}", svg);
         }
     }
 
     #[test]
     fn a_bar_is_as_long_as_its_parts_and_no_name_is_markup() {
-        let told = |value: f64| value.to_string();
+        let shown = |value: f64| value.to_string();
         let bars = vec![bar("<b>&\"", [1.0, 0.0], ""), bar("epoll", [1.5, 2.5], "")];
-        let svg = Bars { about: String::new(), told, bars }.svg();
+        let svg = Bars { about: String::new(), shown, bars }.svg();
         assert!(svg.contains("&lt;b&gt;&amp;&quot;") && !svg.contains("<b>"), "{svg}");
         let widths = svg.split("<rect").skip(1).map(|rest| {
             let width = rest.split(" width=\"").nth(1).unwrap();

@@ -232,9 +232,9 @@ mod tests {
             row("b", 1.3, [1.2, 1.4]),
             row("c", 14.0, [11.0, 18.0]),
         ];
-        let told = |value: f64| format!("{value:.2}");
+        let shown = |value: f64| format!("{value:.2}");
         let forest =
-            Forest { about: "x".to_owned(), line: Some(1.0), is_logarithmic: true, told, rows };
+            Forest { about: "x".to_owned(), line: Some(1.0), is_logarithmic: true, shown, rows };
         let (low, high) = forest.ends();
         assert!(low > 0.3 && high < 60.0, "{low} {high}");
         let scale = Scale::logarithmic([low, high], [0.0, 100.0]);
@@ -249,7 +249,7 @@ mod tests {
             is_logarithmic: bool,
             digits in 0..9_usize,
         ) {
-            let told = [
+            let parts = [
                 |value: f64| format!("{value:+.0} %"),
                 |value: f64| format!("{value:+.9} %"),
                 |value: f64| format!("{value:e}"),
@@ -264,7 +264,7 @@ mod tests {
             };
             let rows = rows.into_iter().map(row).collect();
             let line = Some(1.0);
-            let svg = Forest { about: String::new(), line, is_logarithmic, told, rows }.svg();
+            let svg = Forest { about: String::new(), line, is_logarithmic, parts, rows }.svg();
             prop_assert_eq!(collision(&svg, SIZE), None, "{}", svg);
             prop_assert_eq!(svg.contains(LOGARITHMIC), is_logarithmic);
         }

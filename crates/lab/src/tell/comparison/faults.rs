@@ -69,12 +69,19 @@ fn of(summary: &Summary) -> Vec<Known<'_>> {
 fn faulty(summary: &Summary, one: &Known<'_>, which: &str, is_regression: bool) -> Faulty {
     let (subject, concurrency, fault, row) = *one;
     let is_blind = fault.is_of_measurement() && !is_regression && which != FIRST;
-    let told = format!(
+    let sentence = format!(
         "{subject} at {}, {which}: {}",
         summary.at(concurrency),
         in_words(summary, row, fault)
     );
-    Faulty { subject: subject.to_owned(), concurrency, fault, is_regression, is_blind, told }
+    Faulty {
+        subject: subject.to_owned(),
+        concurrency,
+        fault,
+        is_regression,
+        is_blind,
+        told: sentence,
+    }
 }
 
 /// The fault in words, with its figures.
@@ -97,10 +104,10 @@ fn in_words(summary: &Summary, row: &Row, fault: Fault) -> String {
         Fault::Constraint => {
             let checks = row.medians().map(|medians| summary.checks(medians)).unwrap_or_default();
             let broken = checks.iter().filter(|check| !check.kept);
-            let told: Vec<String> = broken
+            let parts: Vec<String> = broken
                 .map(|check| format!("{} is broken by {}", check.limit, check.measured))
                 .collect();
-            listed(&told)
+            listed(&parts)
         }
         Fault::Unchecked => {
             let limits = row.medians().map(|medians| summary.unchecked(medians));

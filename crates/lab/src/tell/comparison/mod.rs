@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::format::{self, bytes, duration, grouped};
 use crate::judge::alternatives::Told;
 use crate::judge::rounds::{self, Figure};
-use crate::judge::rows::{Figures, Medians, Row};
+use crate::judge::rows::{Figures, Medians, Missing, Row};
 use crate::judge::summary::Summary;
 use crate::record::{Heading, Records};
 use crate::statistics::{Estimate, Interval, ratio};
@@ -365,8 +365,9 @@ impl Comparison {
             pair.changes.iter().filter_map(move |change| {
                 let interval = change.ratio.interval?;
                 let half = (interval.high - interval.low) / 2.0;
-                let told = format!("{place}: {} ± {}", change.metric.name(), format::percent(half));
-                (change.is_judged() && 100.0 * half > percent).then_some(told)
+                let sentence =
+                    format!("{place}: {} ± {}", change.metric.name(), format::percent(half));
+                (change.is_judged() && 100.0 * half > percent).then_some(sentence)
             })
         });
         figures.collect()
@@ -416,11 +417,11 @@ impl Alone {
     /// A row of one experiment, and the other's row, if there is one.
     fn of(row: &Row, other: Option<&Row>) -> Self {
         let (why, failed) = match other.map(|other| &other.figures) {
-            Some(Figures::Missing { what, reason }) if reason.is_empty() => {
-                ((*what).to_owned(), false)
+            Some(Figures::Missing { state, reason }) if reason.is_empty() => {
+                (state.to_string(), false)
             }
-            Some(Figures::Missing { what, reason }) => {
-                (format!("{what}: {reason}"), *what == "failed")
+            Some(Figures::Missing { state, reason }) => {
+                (format!("{state}: {reason}"), *state == Missing::Failed)
             }
             _ => ("not part of it".to_owned(), false),
         };

@@ -52,10 +52,10 @@ impl Comparison {
             Direction::NotTold,
             Direction::Unsure,
         ];
-        let told: Vec<String> = verdicts.into_iter().filter_map(of).collect();
+        let parts: Vec<String> = verdicts.into_iter().filter_map(of).collect();
         let cells = if changes.len() == 1 { "cell" } else { "cells" };
         (!changes.is_empty()).then(|| {
-            format!("{}, of {} {cells}: {}.", metric.name(), changes.len(), told.join(", "))
+            format!("{}, of {} {cells}: {}.", metric.name(), changes.len(), parts.join(", "))
         })
     }
 }
@@ -106,15 +106,16 @@ pub(crate) fn headline(comparisons: &[Comparison]) -> String {
 
 /// Each subject and reason once, with the numbers of connections.
 pub(crate) fn told_together(alone: &[Alone]) -> Vec<String> {
-    let mut told: Vec<((&str, &str), Vec<String>)> = Vec::new();
+    let mut parts: Vec<((&str, &str), Vec<String>)> = Vec::new();
     for Alone { subject, concurrency, why, .. } in alone {
         let at = how_many(*concurrency);
-        match told.iter_mut().find(|(known, _)| *known == (subject.as_str(), why.as_str())) {
+        match parts.iter_mut().find(|(known, _)| *known == (subject.as_str(), why.as_str())) {
             Some((_, all)) => all.push(at),
-            None => told.push(((subject, why), vec![at])),
+            None => parts.push(((subject, why), vec![at])),
         }
     }
-    told.into_iter()
+    parts
+        .into_iter()
         .map(|((subject, why), at)| format!("{subject} at {} (the other: {why})", at.join(", ")))
         .collect()
 }

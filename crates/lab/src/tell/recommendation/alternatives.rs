@@ -8,7 +8,7 @@ use crate::judge::alternatives::Alternative;
 use crate::judge::summary::Summary;
 use crate::judge::verdict::{COARSE, COARSE_LATENCY, Cause, Finding, Metric, Told, Verdict};
 
-use super::withheld;
+use super::{cannot_tell_yet, withheld};
 
 /// What is recommended beside the subject that runs today.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,9 @@ fn of_ways(summary: &Summary) -> Vec<String> {
 
 /// Whether a change from the subject that runs today pays: yes, no, or unknown.
 fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<String> {
-    if let Some(partial) = summary.partial() {
+    // What is sure so far is said, as in the headline.
+    let partial = summary.partial().filter(|_| cannot_tell_yet(summary).is_some());
+    if let Some(partial) = partial {
         return vec![format!(
             "Cannot tell yet whether a change from {current} pays: the experiment is not complete \
              ({partial})."
@@ -185,6 +187,12 @@ pub(super) fn distinct<'a>(all: impl Iterator<Item = &'a Alternative>) -> Vec<&'
     names
 }
 
+/// Names, or the number of many: `epoll and uring`, `5 alternatives`.
+pub(super) fn few(names: &[&str]) -> String {
+    const FEW: usize = 2;
+    if names.len() <= FEW { listed(names) } else { format!("{} alternatives", names.len()) }
+}
+
 /// The alternatives that may gain too much for a "no".
 pub(super) fn unsure(summary: &Summary) -> Vec<Found<'_>> {
     let compared = summary.verdicts.iter().filter(|verdict| is_compared(verdict));
@@ -212,7 +220,7 @@ pub(super) fn is_compared_at_all(summary: &Summary) -> bool {
 
 /// Whether the answer includes alternatives at a number of connections. A verdict may be withheld
 /// because small differences would not be seen. Large differences would have been seen.
-fn is_compared(verdict: &Verdict) -> bool {
+pub(super) fn is_compared(verdict: &Verdict) -> bool {
     let coarse = Finding::Withheld { cause: Cause::Coarse };
     !verdict.alternatives.is_empty() && (!verdict.is_withheld() || verdict.finding == coarse)
 }
@@ -260,13 +268,13 @@ fn answer(
 /// The difference of an alternative at each number of connections. The number is named if there are
 /// several.
 fn by_load(found: &[Found<'_>]) -> Vec<String> {
-    let told = |(place, (verdict, one)): (usize, &Found<'_>)| {
+    let phrase = |(place, (verdict, one)): (usize, &Found<'_>)| {
         let at = format!(" at {}", how_many(verdict.concurrency));
         let before = place.checked_sub(1).map(|place| found[place].0.metric);
         let is_whole = before != Some(verdict.metric);
         by(one, verdict.metric, is_whole, if found.len() > 1 { &at } else { "" })
     };
-    found.iter().enumerate().map(told).collect()
+    found.iter().enumerate().map(phrase).collect()
 }
 
 /// `takes 24.1 % less processor time for a request at 100 [20.0 to 28.1]`. After such a phrase, the
@@ -297,11 +305,11 @@ pub(super) struct Difference {
 impl Difference {
     pub(super) fn of(one: &Alternative, metric: Metric) -> Self {
         // A rate counts requests in a time, and not the time of a request.
-        let told = |value: f64| match metric {
+        let shown = |value: f64| match metric {
             Metric::Rate => 1.0 / (1.0 + value) - 1.0,
             _ => value,
         };
-        let [difference, low, high] = [one.difference, one.low, one.high].map(told);
+        let [difference, low, high] = [one.difference, one.low, one.high].map(shown);
         let share = |value: f64| format!("{:.1}", 100.0 * value.abs());
         let (low, high) = if low.abs() < high.abs() { (low, high) } else { (high, low) };
         let interval = format!("[{} to {}]", share(low), share(high));

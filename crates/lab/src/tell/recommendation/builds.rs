@@ -10,23 +10,25 @@ use crate::judge::verdict::Told;
 use crate::tell::phrases::Phrase;
 
 use super::alternatives::{Difference, by};
-use super::headline::{cannot_tell_yet, fitting, short};
-use super::{Recommendation, Section, Sentence, confidence, failures, faults, refusal, withheld};
+use super::headline::{fitting, measure_more, remedy, short};
+use super::{
+    Recommendation, Section, Sentence, cannot_tell_yet, confidence, failures, faults, refusal,
+    withheld,
+};
 
 /// What changed from one build to another. No build is recommended.
 pub(super) fn recommendation(summary: &Summary) -> Recommendation {
     let refused = refusal::refused(summary);
     let doubts = refusal::doubts(summary);
     let builds = changes(summary);
-    let mut told: Vec<Sentence> = Section::Sure.answered(sentences(summary, &builds)).collect();
-    let refusals = refusal::sentences(summary, &refused, &doubts);
-    told.extend(Section::Excluded.answered(refusals));
-    told.extend(Section::Excluded.answered(faults(summary)));
+    let mut all: Vec<Sentence> = Section::Sure.answered(sentences(summary, &builds)).collect();
+    all.extend(refusal::sentences(summary, &refused, &doubts));
+    all.extend(Section::Excluded.answered(faults(summary)));
     Recommendation {
         headline: cannot_tell_yet(summary).unwrap_or_else(|| headline(summary, &builds)),
         alarms: failures::sentences(summary),
         architecture: None,
-        sentences: told,
+        sentences: all,
         card: None,
         unsaid: Vec::new(),
         disturbance: confidence::disturbance(summary),
@@ -47,13 +49,13 @@ fn headline(summary: &Summary, all: &[Change]) -> String {
             builds.push(&one.build);
         }
     }
-    let told = builds.into_iter().map(|build| {
+    let ranked = builds.into_iter().map(|build| {
         let own: Vec<&Change> = all.iter().filter(|one| one.build == build).collect();
         of_build(summary, &own)
     });
-    let mut told: Vec<(Rank, Vec<String>)> = told.collect();
-    told.sort_by_key(|(rank, _)| *rank);
-    fitting(told.into_iter().flat_map(|(_, sentences)| sentences))
+    let mut ranked: Vec<(Rank, Vec<String>)> = ranked.collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    fitting(ranked.into_iter().flat_map(|(_, sentences)| sentences))
 }
 
 /// How much a reader must know of a build.
@@ -70,8 +72,8 @@ enum Rank {
 fn of_build(summary: &Summary, all: &[&Change]) -> (Rank, Vec<String>) {
     let Change { build, base, .. } = all[0];
     if let Some((one, fault)) = all.iter().find_map(|one| Some((one, one.new_fault()?))) {
-        let told = Phrase::WorseByFault.told(&[build, base, verb(fault), &at(summary, one)]);
-        return (Rank::Faulty, vec![told]);
+        let sentence = Phrase::WorseByFault.told(&[build, base, verb(fault), &at(summary, one)]);
+        return (Rank::Faulty, vec![sentence]);
     }
     let of = |told: Told| {
         let found = all.iter().filter(|one| one.told() == told).copied();
@@ -81,12 +83,12 @@ fn of_build(summary: &Summary, all: &[&Change]) -> (Rank, Vec<String>) {
     let counted = || {
         let [slower, faster, all] =
             [slower.len(), faster.len(), all.len()].map(|count| count.to_string());
-        let told = match (slower.as_str(), faster.as_str()) {
+        let count = match (slower.as_str(), faster.as_str()) {
             (some, "0") => Phrase::SomeSlower.told(&[some, &all]),
             ("0", some) => Phrase::SomeFaster.told(&[some, &all]),
             (some, others) => Phrase::SomeOfEach.told(&[some, &all, others]),
         };
-        (all != "1").then_some(told)
+        (all != "1").then_some(count)
     };
     let sure = |phrase: Phrase, (one, found): (&Change, &Alternative)| {
         phrase.told(&[build, base, &amount(found, one.metric), &at(summary, one)])
@@ -105,17 +107,18 @@ fn of_build(summary: &Summary, all: &[&Change]) -> (Rank, Vec<String>) {
     }
     let largest = at_most(all.iter().filter_map(|one| largest(one)).fold(0.0, f64::max));
     if all.iter().all(|one| one.told() == Told::Level) {
-        let told = Phrase::NoChange.told(&[&largest, build, base]);
-        return (Rank::Level, vec![told]);
+        let sentence = Phrase::NoChange.told(&[&largest, build, base]);
+        return (Rank::Level, vec![sentence]);
     }
     let untold = all.iter().find(|one| one.compared.is_none());
     if let Some(one) = untold {
-        let why = one.cause.as_ref().map_or("one of the two was not measured", short);
-        let told = Phrase::CannotTellBuilds.told(&[build, base, why]);
-        return (Rank::Unknown, vec![told]);
+        let why = one.cause.as_ref().map(|cause| short(cause, remedy(summary)));
+        let why = why.unwrap_or_else(|| "one of the two was not measured".to_owned());
+        let sentence = Phrase::CannotTellBuilds.told(&[build, base, &why]);
+        return (Rank::Unknown, vec![sentence]);
     }
-    let told = vec![Phrase::NotToldApart.told(&[build, base, &largest]), Phrase::Longer.told(&[])];
-    (Rank::Unknown, told)
+    let sentence = Phrase::NotToldApart.told(&[build, base, &largest]);
+    (Rank::Unknown, vec![sentence, measure_more(summary)])
 }
 
 /// `4.0 % more processor time [2.9 to 5.1]`.

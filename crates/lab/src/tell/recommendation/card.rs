@@ -32,8 +32,8 @@ impl Card {
         chosen: Option<&str>,
         crossovers: &[Crossover],
     ) -> Option<Self> {
-        let told = || summary.verdicts.iter().filter(|verdict| verdict.tells_apart());
-        let busiest = told().max_by_key(|verdict| verdict.concurrency)?;
+        let known = || summary.verdicts.iter().filter(|verdict| verdict.tells_apart());
+        let busiest = known().max_by_key(|verdict| verdict.concurrency)?;
         let leaders: Vec<&str> = busiest.leaders().map(|one| one.subject.as_str()).collect();
         let name = chosen.or(leaders.first().copied())?;
         let which = match chosen {

@@ -17,8 +17,8 @@ pub(super) fn sentences(summary: &Summary, leaders: &[&str]) -> (Vec<String>, Ve
             if !leads && matches!(found, Conduct::Tail { .. }) {
                 continue;
             }
-            let told = in_words(summary, name, found);
-            if leads { of_leaders.push(told) } else { of_others.push(told) }
+            let sentence = in_words(summary, name, found);
+            if leads { of_leaders.push(sentence) } else { of_others.push(sentence) }
         }
     }
     (of_leaders, of_others)

@@ -4,22 +4,22 @@
 use crate::format::{at_most, duration, how_many, listed, percent};
 use crate::judge::network::Network;
 use crate::judge::summary::Summary;
-use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};
+use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Remedy, Verdict};
 use crate::tell::phrases::Phrase;
 
 /// The deciding metric and the certainty, in full sentences.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
-    let told: Vec<&Verdict> = summary
+    let known: Vec<&Verdict> = summary
         .verdicts
         .iter()
         .filter(|verdict| !matches!(verdict.finding, Finding::Withheld { .. }))
         .collect();
     let mut sentences = Vec::new();
-    sentences.extend(what_decided(summary, &told));
-    sentences.extend(moved_work(&told));
-    sentences.extend(found(&told));
-    sentences.extend(measured_in(summary, &told));
-    sentences.extend(controls(&told));
+    sentences.extend(what_decided(summary, &known));
+    sentences.extend(moved_work(&known));
+    sentences.extend(found(&known));
+    sentences.extend(measured_in(summary, &known));
+    sentences.extend(controls(&known));
     sentences
 }
 
@@ -114,9 +114,13 @@ pub(super) fn found(told: &[&Verdict]) -> Option<String> {
         1 => String::new(),
         _ => format!(" ({})", each.collect::<Vec<String>>().join(", ")),
     };
+    let halves = match told.first()?.evidence.remedy {
+        Remedy::Time => "a run four times as long (--budget) halves",
+        Remedy::Repeats => "four times the --repeats halve",
+    };
     Some(format!(
-        "What is not told apart from the best is at most {largest} worse{each}; a run four times \
-         as long (--budget) halves what is not known."
+        "What is not told apart from the best is at most {largest} worse{each}; {halves} what is \
+         not known."
     ))
 }
 
@@ -202,15 +206,15 @@ pub(in crate::tell) fn disturbed_briefly(summary: &Summary) -> Vec<String> {
     let Disturbed { blocks, what, stolen, waited, throttled, strangers, most, place, .. } =
         Disturbed::of(summary);
     let (blocks, most) = (blocks.to_string(), percent(most));
-    let told = |phrase: Phrase, count: usize, parts: &[&str]| {
+    let sentence = |phrase: Phrase, count: usize, parts: &[&str]| {
         let of = count.to_string();
         (count > 0).then(|| phrase.told(&[parts, &[of.as_str(), blocks.as_str(), what]].concat()))
     };
     [
-        told(Phrase::Steal, stolen, &[]),
-        told(Phrase::ClientWaited, waited, &[]),
-        told(Phrase::QuotaRanOut, throttled, &[]),
-        told(Phrase::OtherProcesses, strangers, &[&most, &place]),
+        sentence(Phrase::Steal, stolen, &[]),
+        sentence(Phrase::ClientWaited, waited, &[]),
+        sentence(Phrase::QuotaRanOut, throttled, &[]),
+        sentence(Phrase::OtherProcesses, strangers, &[&most, &place]),
     ]
     .into_iter()
     .flatten()

@@ -30,12 +30,12 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
 
 /// `Failed while it was measured: w (in 1 of 3 sessions at 100 connections: signal 6).`
 fn ended(summary: &Summary) -> Option<String> {
-    let told = |row: &Row| {
+    let phrase = |row: &Row| {
         let ended = row.ended.as_ref()?;
         let at = summary.at(row.concurrency);
         Some(format!("{} ({} at {at}: {})", row.subject, in_sessions(ended), ended.reason))
     };
-    let mut all: Vec<String> = summary.all_rows().filter_map(told).collect();
+    let mut all: Vec<String> = summary.all_rows().filter_map(phrase).collect();
     let more = all.len().saturating_sub(MOST_ENDED);
     all.truncate(MOST_ENDED);
     if more > 0 {
@@ -69,10 +69,10 @@ fn told(
             continue;
         }
         let [failed, all] = [failed(fates), fates.all()].map(|count| grouped(count as f64));
-        let told = format!("{failed} of {all} at {}", summary.at(row.concurrency));
+        let sentence = format!("{failed} of {all} at {}", summary.at(row.concurrency));
         match subjects.iter_mut().find(|(known, _)| *known == row.subject) {
-            Some((_, at)) => at.push(told),
-            None => subjects.push((&row.subject, vec![told])),
+            Some((_, at)) => at.push(sentence),
+            None => subjects.push((&row.subject, vec![sentence])),
         }
     }
     let subjects: Vec<String> =

@@ -7,18 +7,17 @@
 use crate::format::{at_least, at_most, listed};
 use crate::judge::alternatives::Alternative;
 use crate::judge::summary::Summary;
-use crate::judge::verdict::{Cause, Finding, Metric, Standing, Told, Verdict};
+use crate::judge::verdict::{Cause, Finding, Metric, Remedy, Standing, Told, Verdict};
 use crate::record::Family;
 use crate::tell::phrases::Phrase;
 
-use super::{alternatives, is_best_alone, leads};
+use super::silence::more;
+use super::{alternatives, cannot_tell_yet, is_best_alone, leads};
 
 /// The most words of a headline.
 pub const MOST_WORDS: usize = 25;
 /// More names than this are counted.
 const MOST_NAMES: usize = 3;
-/// The size of a small family.
-const FEW: usize = 2;
 
 /// The headline. `chosen` is the recommended subject.
 pub(super) fn headline(summary: &Summary, chosen: Option<&str>) -> String {
@@ -33,23 +32,16 @@ pub(super) fn headline(summary: &Summary, chosen: Option<&str>) -> String {
     }
 }
 
-/// The headline of an experiment that was cut short before anything was told.
-pub(super) fn cannot_tell_yet(summary: &Summary) -> Option<String> {
-    let is_told = summary.verdicts.iter().any(Verdict::tells_apart);
-    let partial = summary.partial().filter(|_| !is_told)?.replace("partial: ", "");
-    Some(Phrase::TooEarly.told(&[&partial]))
-}
-
 /// The sentences that fit, at least the first one.
 pub(super) fn fitting(sentences: impl IntoIterator<Item = String>) -> String {
     let mut sentences = sentences.into_iter();
-    let mut told = sentences.next().unwrap_or_default();
+    let mut headline = sentences.next().unwrap_or_default();
     for more in sentences {
-        if words(&told) + words(&more) <= MOST_WORDS {
-            told = format!("{told} {more}");
+        if words(&headline) + words(&more) <= MOST_WORDS {
+            headline = format!("{headline} {more}");
         }
     }
-    told
+    headline
 }
 
 /// The number of words.
@@ -80,9 +72,9 @@ fn loads(verdicts: &[&Verdict]) -> Vec<usize> {
 
 /// One choice, at all loads or on one side of a load.
 fn of_choice(summary: &Summary, chosen: &str) -> String {
-    let told = || summary.verdicts.iter().filter(|verdict| !verdict.is_withheld());
+    let found = || summary.verdicts.iter().filter(|verdict| !verdict.is_withheld());
     let (won, lost): (Vec<&Verdict>, Vec<&Verdict>) =
-        told().partition(|verdict| leads(verdict, chosen));
+        found().partition(|verdict| leads(verdict, chosen));
     let place = at(summary, &loads(&won));
     let name = match summary.families.get(chosen) {
         Some(family) if lost.is_empty() => format!("{}: {chosen}", family.one()),
@@ -95,11 +87,11 @@ fn of_choice(summary: &Summary, chosen: &str) -> String {
         (true, true) => Phrase::Best.told(&[&name, &place]),
         (true, false) => Phrase::Unbeaten.told(&[&name, &place]),
         (false, _) => {
-            let others: Vec<&str> = in_all(&lost);
-            let other = match others.as_slice() {
-                [] => format!("others are better{}", at(summary, &loads(&lost))),
-                [first, ..] => format!("{first}{}", at(summary, &loads(&lost))),
-            };
+            // Where a set is known too coarsely, no member of it is recommended.
+            let is_known = lost.iter().all(|verdict| verdict.can_recommend());
+            let other = in_all(&lost).into_iter().next().filter(|_| is_known);
+            let other = other.unwrap_or("others are better");
+            let other = format!("{other}{}", at(summary, &loads(&lost)));
             Phrase::OneSide.told(&[&name, &place, &other])
         }
     };
@@ -119,8 +111,8 @@ fn in_all<'v>(verdicts: &[&'v Verdict]) -> Vec<&'v str> {
 /// What another family costs for sure: all its members are worse at these loads. The family that
 /// most people run comes first.
 fn against(summary: &Summary, own: Option<Family>, won: &[&Verdict]) -> Option<String> {
-    let told = || won.iter().copied().filter(|verdict| verdict.tells_apart());
-    let metric = told().max_by_key(|verdict| verdict.concurrency)?.metric;
+    let known = || won.iter().copied().filter(|verdict| verdict.tells_apart());
+    let metric = known().max_by_key(|verdict| verdict.concurrency)?.metric;
     let others = Family::ALL.into_iter().filter(|family| Some(*family) != own);
     others.into_iter().find_map(|family| {
         let member = |one: &&Standing| summary.families.get(&one.subject) == Some(&family);
@@ -130,7 +122,7 @@ fn against(summary: &Summary, own: Option<Family>, won: &[&Verdict]) -> Option<S
                 && members.peek().is_some()
                 && members.all(|one| one.told == Told::Worse)
         };
-        let there: Vec<&Verdict> = told().filter(is_worse).collect();
+        let there: Vec<&Verdict> = known().filter(is_worse).collect();
         let low = |verdict: &Verdict| {
             verdict.standings.iter().filter(member).map(|one| one.low).reduce(f64::min)
         };
@@ -205,8 +197,8 @@ fn without_sets(summary: &Summary) -> String {
     if !equal.is_empty() {
         let most = equal.iter().filter_map(|verdict| verdict.most_behind()).reduce(f64::max);
         let place = at(summary, &loads(&equal));
-        let bound = most.map(|most| Phrase::Differ.told(&[&at_most(most), &place]));
-        return fitting([Phrase::NoneBetter.told(&[])].into_iter().chain(bound));
+        let bound = most.map(|most| Phrase::Differ.told(&[&at_most(most)]));
+        return fitting([Phrase::NoneBetter.told(&[&place])].into_iter().chain(bound));
     }
     let busiest = summary.verdicts.iter().max_by_key(|verdict| verdict.concurrency);
     let Some(Verdict { finding: Finding::Withheld { cause }, .. }) = busiest else {
@@ -225,22 +217,35 @@ fn without_sets(summary: &Summary) -> String {
         Cause::Alone { subject } if all_are(|cause| matches!(cause, Cause::Alone { .. })) => {
             Phrase::OnlyOne.told(&[subject])
         }
-        cause => Phrase::CannotTell.told(&[short(cause)]),
+        cause => Phrase::CannotTell.told(&[&short(cause, remedy(summary))]),
     }
 }
 
 /// The cause of a silence and the remedy, in few words.
-pub(super) fn short(cause: &Cause) -> &'static str {
+pub(super) fn short(cause: &Cause, remedy: Remedy) -> String {
     let phrase = match cause {
         Cause::Nobody => Phrase::AllOutAtBusiest,
         Cause::Alone { .. } => Phrase::AloneAtBusiest,
         Cause::Partial => Phrase::NotComplete,
-        Cause::FewBlocks { .. } => Phrase::TooLittle,
+        Cause::FewBlocks { .. } => return Phrase::TooLittle.told(&[more(remedy)]),
         Cause::Disturbed => Phrase::TooDisturbed,
         Cause::Control => Phrase::ControlDiffers,
-        Cause::Coarse => Phrase::TooNoisy,
+        Cause::Coarse => return Phrase::TooNoisy.told(&[more(remedy)]),
     };
-    phrase.template()
+    phrase.told(&[])
+}
+
+/// What makes the intervals narrower. One experiment has one remedy.
+pub(super) fn remedy(summary: &Summary) -> Remedy {
+    summary.verdicts.first().map(|verdict| verdict.evidence.remedy).unwrap_or_default()
+}
+
+/// The sentence that asks for a better run.
+pub(super) fn measure_more(summary: &Summary) -> String {
+    match remedy(summary) {
+        Remedy::Time => Phrase::Longer.told(&[]),
+        Remedy::Repeats => Phrase::Oftener.told(&[]),
+    }
 }
 
 /// Whether a change from the subject that runs today pays.
@@ -254,11 +259,11 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> String 
     }
     if !alternatives::is_compared_at_all(summary) {
         let mut causes = summary.verdicts.iter().filter_map(|verdict| match &verdict.finding {
-            Finding::Withheld { cause } => Some(short(cause)),
+            Finding::Withheld { cause } => Some(short(cause, remedy(summary))),
             _ => None,
         });
-        let cause = causes.next_back().unwrap_or("it was not measured");
-        return Phrase::CannotTellChange.told(&[current, cause]);
+        let cause = causes.next_back().unwrap_or_else(|| "it was not measured".to_owned());
+        return Phrase::CannotTellChange.told(&[current, &cause]);
     }
     let compared: Vec<&Verdict> = alternatives::compared(summary).collect();
     let place = at(summary, &loads(&compared));
@@ -272,12 +277,8 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> String 
         return Phrase::KeepForGain.told(&[current, &gain, &place]);
     }
     let unsure = alternatives::distinct(unsure.iter().map(|(_, one)| *one));
-    let who = match unsure.len() {
-        0..=FEW => listed(&unsure),
-        many => format!("{many} alternatives"),
-    };
-    let first = Phrase::Below.told(&[&gain, &place, &who, current]);
-    fitting([first, Phrase::Longer.told(&[])])
+    let first = Phrase::Below.told(&[&gain, &place, &alternatives::few(&unsure), current]);
+    fitting([first, measure_more(summary)])
 }
 
 /// What a change saves for sure.
@@ -319,11 +320,11 @@ fn of_ways(summary: &Summary) -> String {
         .into_iter()
         .flatten()
         .collect();
-        let told = match parts.is_empty() {
+        let clauses = match parts.is_empty() {
             true => "this run cannot tell".to_owned(),
             false => parts.join(", "),
         };
-        Phrase::Way.told(&[name, current, &told])
+        Phrase::Way.told(&[name, current, &clauses])
     });
     fitting(told)
 }

@@ -31,6 +31,7 @@ use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::measure::peers;
 use crate::model;
 use crate::record::{Heading, Records};
+use crate::tell::phrases::Phrase;
 use crate::tell::replay::{self, Headroom};
 
 use alternatives::Advice;
@@ -141,8 +142,7 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
         let changes = crossovers.iter().map(|crossover| crossover.tell(summary));
         sentences.extend(Section::Why.answered(changes));
     }
-    let refusals = refusal::sentences(summary, &refused, &doubts);
-    sentences.extend(Section::Excluded.answered(refusals));
+    sentences.extend(refusal::sentences(summary, &refused, &doubts));
     sentences.extend(Section::Excluded.answered(faults(summary)));
     sentences.extend(Section::Excluded.answered(beside(summary)));
     sentences.extend(Section::Measured.answered(foreign::sentences(&heading.design)));
@@ -152,7 +152,7 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     alarms.splice(0..0, any_will_do.clone());
     sentences.splice(0..0, Section::Sure.answered(any_will_do));
     Recommendation {
-        unsaid: silence::without_verdict(summary, chosen.is_some()),
+        unsaid: silence::without_verdict(summary, chosen.as_deref()),
         card: Card::of(summary, chosen.as_deref(), &crossovers),
         architecture: chosen,
         headline,
@@ -166,6 +166,13 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
         refused,
         doubts,
     }
+}
+
+/// The headline of an experiment that was cut short before anything was told.
+fn cannot_tell_yet(summary: &Summary) -> Option<String> {
+    let is_told = summary.verdicts.iter().any(Verdict::tells_apart);
+    let partial = summary.partial().filter(|_| !is_told)?;
+    Some(Phrase::TooEarly.told(&[&partial.cells()]))
 }
 
 fn leads(verdict: &Verdict, name: &str) -> bool {
@@ -245,8 +252,8 @@ fn choice(summary: &Summary, chosen: &str) -> Vec<Sentence> {
 
 /// The loads at which others are better than the chosen architecture.
 fn lost(summary: &Summary, chosen: &str) -> Option<String> {
-    let told = summary.verdicts.iter().filter(|verdict| !verdict.is_withheld());
-    let lost = told.filter(|verdict| !leads(verdict, chosen));
+    let parts = summary.verdicts.iter().filter(|verdict| !verdict.is_withheld());
+    let lost = parts.filter(|verdict| !leads(verdict, chosen));
     let lost: Vec<String> = lost.filter_map(|verdict| elsewhere(verdict, chosen)).collect();
     (!lost.is_empty()).then(|| format!("Others are better elsewhere: {}.", lost.join("; ")))
 }
@@ -319,12 +326,12 @@ fn behind(standing: &Standing, metric: Metric) -> String {
         Metric::Latency(_) => "more latency",
     };
     // For a rate, the missing share.
-    let told = |value: f64| if metric == Metric::Rate { 1.0 - 1.0 / (1.0 + value) } else { value };
+    let shown = |value: f64| if metric == Metric::Rate { 1.0 - 1.0 / (1.0 + value) } else { value };
     format!(
         "with {} % {what} [{} to {}]",
-        share(told(standing.behind)),
-        share(told(standing.low)),
-        share(told(standing.high))
+        share(shown(standing.behind)),
+        share(shown(standing.low)),
+        share(shown(standing.high))
     )
 }
 
@@ -390,7 +397,7 @@ fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
 
 /// The disqualifying faults, one sentence for each kind.
 fn faults(summary: &Summary) -> Vec<String> {
-    let told = |fault: Fault, sentence: fn(&str) -> String| {
+    let phrase = |fault: Fault, sentence: fn(&str) -> String| {
         let at = |name: &String| {
             let rows = summary.of_subject(name).filter(|row| faults::of(row).contains(&fault));
             let at: Vec<String> = rows
@@ -415,16 +422,16 @@ fn faults(summary: &Summary) -> Vec<String> {
         (!all.is_empty()).then(|| sentence(&listed(&all)))
     };
     [
-        told(Fault::Unserved, |who| {
+        phrase(Fault::Unserved, |who| {
             format!("No choice, because connections got no reply at all: {who}.")
         }),
-        told(Fault::ListenQueue, |who| {
+        phrase(Fault::ListenQueue, |who| {
             format!(
                 "The listen queue, and not the server, was the limit of {who}: raise the backlog \
                  before you conclude anything there."
             )
         }),
-        told(Fault::Invalid, |who| {
+        phrase(Fault::Invalid, |who| {
             format!("Not compared, because the load generator could not do its work there: {who}.")
         }),
     ]

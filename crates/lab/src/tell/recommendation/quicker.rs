@@ -11,7 +11,7 @@ const MORE: f64 = 0.10;
 /// One sentence for each number of connections where processor time decides, but the rates have
 /// another order.
 pub(super) fn sentences(summary: &Summary, chosen: Option<&str>) -> Vec<String> {
-    let told = |verdict: &Verdict| {
+    let phrase = |verdict: &Verdict| {
         let own = match chosen {
             Some(chosen) => verdict.leaders().find(|standing| standing.subject == chosen)?,
             None => verdict.leaders().next()?,
@@ -21,7 +21,7 @@ pub(super) fn sentences(summary: &Summary, chosen: Option<&str>) -> Vec<String> 
         Some(tell(verdict, own, other))
     };
     let by_time = summary.verdicts.iter().filter(|verdict| verdict.metric == Metric::ServerCpu);
-    by_time.filter(|verdict| verdict.tells_apart()).filter_map(told).collect()
+    by_time.filter(|verdict| verdict.tells_apart()).filter_map(phrase).collect()
 }
 
 fn tell(verdict: &Verdict, own: &Standing, other: &Standing) -> String {

@@ -8,6 +8,8 @@ use crate::judge::constraints::Check;
 use crate::judge::summary::Summary;
 use crate::tell::phrases::Phrase;
 
+use super::{Section, Sentence};
+
 /// An architecture that cannot be chosen at a load.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Refusal {
@@ -55,9 +57,20 @@ pub(super) fn doubts(summary: &Summary) -> Vec<Doubt> {
         .collect()
 }
 
-/// The excluded subjects with their limits, the loads without any subject left, and the unsure
-/// cases.
-pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]) -> Vec<String> {
+/// The excluded subjects with their limits and the loads without any subject left, which the first
+/// screen has, too. Then the unsure cases.
+pub(super) fn sentences(
+    summary: &Summary,
+    refused: &[Refusal],
+    doubts: &[Doubt],
+) -> impl Iterator<Item = Sentence> {
+    let out = Section::Excluded.answered(out(summary, refused)).map(Sentence::on_screen);
+    let unsure = unchecked(summary).into_iter().chain(doubtful(summary, doubts));
+    out.chain(Section::Excluded.answered(unsure))
+}
+
+/// The excluded subjects with their limits, and the loads without any subject left.
+fn out(summary: &Summary, refused: &[Refusal]) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut excluded: Vec<(&str, &str, Vec<String>)> = Vec::new();
     for &load in &summary.concurrency {
@@ -79,26 +92,26 @@ pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]
         }
     }
     if !excluded.is_empty() {
-        let told: Vec<String> = excluded
+        let parts: Vec<String> = excluded
             .iter()
             .map(|(who, limit, at)| format!("{who} by {limit} ({})", at.join(", ")))
             .collect();
-        sentences.push(Phrase::Excluded.told(&[&told.join("; ")]));
-    }
-    sentences.extend(unchecked(summary));
-    if !doubts.is_empty() {
-        let told: Vec<String> = doubts
-            .iter()
-            .map(|Doubt { architecture, concurrency, check }| {
-                let found = if check.kept { "keeps" } else { "breaks" };
-                let at = summary.at(*concurrency);
-                format!("{architecture} {found} {} at {at} with {}", check.limit, check.measured)
-            })
-            .collect();
-        sentences
-            .push(format!("Not sure, because the interval holds the limit: {}.", told.join("; ")));
+        sentences.push(Phrase::Excluded.told(&[&parts.join("; ")]));
     }
     sentences
+}
+
+/// The limits that the next experiment might find kept instead of broken, or broken instead of
+/// kept.
+fn doubtful(summary: &Summary, doubts: &[Doubt]) -> Option<String> {
+    let phrase = |Doubt { architecture, concurrency, check }: &Doubt| {
+        let found = if check.kept { "keeps" } else { "breaks" };
+        let at = summary.at(*concurrency);
+        format!("{architecture} {found} {} at {at} with {}", check.limit, check.measured)
+    };
+    let parts: Vec<String> = doubts.iter().map(phrase).collect();
+    let because = "Not sure, because the interval holds the limit";
+    (!parts.is_empty()).then(|| format!("{because}: {}.", parts.join("; ")))
 }
 
 /// The subjects with unknown latencies, so that it is unknown whether they keep the constraints.

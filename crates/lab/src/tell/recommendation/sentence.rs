@@ -29,6 +29,16 @@ pub struct Sentence {
     /// What the sentence answers.
     #[serde(skip)]
     pub answers: Section,
+    /// Whether the first screen says it, too.
+    #[serde(skip)]
+    pub is_on_screen: bool,
+}
+
+impl Sentence {
+    /// The sentence, for the first screen, too.
+    pub(super) fn on_screen(self) -> Self {
+        Self { is_on_screen: true, ..self }
+    }
 }
 
 impl Section {
@@ -37,7 +47,7 @@ impl Section {
         self,
         texts: impl IntoIterator<Item = String>,
     ) -> impl Iterator<Item = Sentence> {
-        texts.into_iter().map(move |text| Sentence { text, answers: self })
+        texts.into_iter().map(move |text| Sentence { text, answers: self, is_on_screen: false })
     }
 }
 

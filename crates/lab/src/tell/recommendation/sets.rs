@@ -26,7 +26,7 @@ pub(super) fn headline(summary: &Summary) -> Option<String> {
             None => sets.push((set, vec![verdict.concurrency])),
         }
     }
-    let told: Vec<String> =
+    let parts: Vec<String> =
         sets.iter().map(|(set, counts)| format!("{set} at {}", summary.at_all(counts))).collect();
     let of = match summary.constraints.is_empty() {
         true => String::new(),
@@ -40,7 +40,7 @@ pub(super) fn headline(summary: &Summary) -> Option<String> {
     });
     let worse = mere.iter().max_by_key(|verdict| verdict.concurrency);
     let worse = worse.map_or(String::new(), |verdict| nearest(verdict));
-    (!told.is_empty()).then(|| format!("Choose {}{of}{unseen}{worse}.", told.join("; ")))
+    (!parts.is_empty()).then(|| format!("Choose {}{of}{unseen}{worse}.", parts.join("; ")))
 }
 
 /// The subjects nearest to the best set: `; worse for sure at 1,000 connections: threads by 39 %
@@ -48,7 +48,7 @@ pub(super) fn headline(summary: &Summary) -> Option<String> {
 fn nearest(verdict: &Verdict) -> String {
     let excluded: Vec<&Standing> = verdict.excluded().collect();
     let Some((first, rest)) = excluded.split_first() else { return String::new() };
-    let told = |value: f64| match verdict.metric {
+    let shown = |value: f64| match verdict.metric {
         Metric::Rate => 1.0 - 1.0 / (1.0 + value),
         _ => value,
     };
@@ -60,11 +60,11 @@ fn nearest(verdict: &Verdict) -> String {
     let mut parts = vec![format!(
         "{} by {:.0} % {what} [{:.0} to {:.0}]",
         first.subject,
-        100.0 * told(first.behind),
-        100.0 * told(first.low),
-        100.0 * told(first.high)
+        100.0 * shown(first.behind),
+        100.0 * shown(first.low),
+        100.0 * shown(first.high)
     )];
-    let second = |one: &&Standing| format!("{} by {:.0} %", one.subject, 100.0 * told(one.behind));
+    let second = |one: &&Standing| format!("{} by {:.0} %", one.subject, 100.0 * shown(one.behind));
     parts.extend(rest.first().map(second));
     match rest.len().saturating_sub(1) {
         0 => {}
@@ -112,7 +112,7 @@ fn names(verdict: &Verdict) -> Names {
 
 /// The subjects that are certainly worse at each number of connections, with the differences.
 pub(super) fn excluded(summary: &Summary) -> Vec<String> {
-    let told = |verdict: &Verdict| {
+    let phrase = |verdict: &Verdict| {
         let all: Vec<String> =
             verdict.excluded().map(|standing| behind(standing, verdict.metric)).collect();
         let what = match verdict.metric {
@@ -123,19 +123,19 @@ pub(super) fn excluded(summary: &Summary) -> Vec<String> {
         let at = verdict.at();
         (!all.is_empty()).then(|| format!("Worse for sure at {at}, by {what}: {}.", listed(&all)))
     };
-    summary.verdicts.iter().filter_map(told).collect()
+    summary.verdicts.iter().filter_map(phrase).collect()
 }
 
 /// `threads +154 % [121 to 193]`. For a rate, the missing share: `threads -60.6 % [-65.9 to
 /// -54.8]`.
 fn behind(standing: &Standing, metric: Metric) -> String {
-    let told = |value: f64| if metric == Metric::Rate { 1.0 / (1.0 + value) - 1.0 } else { value };
+    let shown = |value: f64| if metric == Metric::Rate { 1.0 / (1.0 + value) - 1.0 } else { value };
     let share = |value: f64| {
-        let percent = 100.0 * told(value);
+        let percent = 100.0 * shown(value);
         if percent.abs() < 99.95 { format!("{percent:+.1}") } else { format!("{percent:+.0}") }
     };
     let mut ends = [standing.low, standing.high];
-    ends.sort_by(|one, other| told(*one).total_cmp(&told(*other)));
+    ends.sort_by(|one, other| shown(*one).total_cmp(&shown(*other)));
     let [low, high] = ends.map(share);
     format!("{} {} % [{low} to {high}]", standing.subject, share(standing.behind))
 }
@@ -162,16 +162,16 @@ pub(super) fn beside(chosen: &str, won: &[&Verdict], margin: f64) -> String {
         };
         names.iter().copied().filter(|name| least(name) == wanted).collect()
     };
-    let told = |wanted: Told, words: &str| {
+    let phrase = |wanted: Told, words: &str| {
         let names = of(wanted);
         let many = format!("{} others", names.len());
         let who = if names.len() > 5 { many } else { listed(&names) };
         (!names.is_empty()).then(|| format!("{words}: {who}"))
     };
     let parts: Vec<String> = [
-        told(Told::Level, &format!("level with the best within {}", percent(margin))),
-        told(Told::Unknown, "not told apart from it"),
-        told(Told::WorkMoved, "worse only by work that moved"),
+        phrase(Told::Level, &format!("level with the best within {}", percent(margin))),
+        phrase(Told::Unknown, "not told apart from it"),
+        phrase(Told::WorkMoved, "worse only by work that moved"),
     ]
     .into_iter()
     .flatten()

@@ -1,11 +1,11 @@
 //! The reason why no architecture is recommended, or why a verdict is withheld at a number of
 //! connections, and the remedy.
 
-use super::sets;
+use super::{alternatives, leads, sets};
 use crate::format::{at_most, percent};
 use crate::judge::faults::Fault;
 use crate::judge::summary::Summary;
-use crate::judge::verdict::{Cause, Evidence, FEWEST_SESSIONS, Finding, Verdict};
+use crate::judge::verdict::{Cause, Evidence, FEWEST_SESSIONS, Finding, Remedy, Verdict};
 use crate::tell::phrases::Phrase;
 
 /// The reason why nothing can be recommended.
@@ -83,33 +83,79 @@ fn nobody(summary: &Summary) -> String {
     format!("No recommendation: {why}.")
 }
 
-/// The loads without a verdict, and the remedy.
-pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<String> {
-    let mut told: Vec<(String, Vec<usize>)> = Vec::new();
+/// What is not known at some loads, and the remedy. `chosen` is the recommended subject.
+pub(super) fn without_verdict(summary: &Summary, chosen: Option<&str>) -> Vec<String> {
+    let ways = summary.ways.as_ref().map(|ways| ways.native.as_str());
+    let current = summary.current.as_deref().or(ways);
+    let mut found: Vec<(String, Vec<usize>)> = Vec::new();
     for verdict in &summary.verdicts {
-        let cause = match &verdict.finding {
-            Finding::Withheld { cause } => Phrase::NoVerdict.told(&[&withheld(cause, verdict)]),
-            Finding::Level { .. } => {
-                let Some(cause) = &verdict.imprecise else { continue };
-                let set = match something_chosen {
-                    true => format!("the best set is {}, and none of it", sets::members(verdict)),
-                    false => "none of the best set".to_owned(),
-                };
-                Phrase::NoneRecommended.told(&[&set, &withheld(cause, verdict)])
+        let unknown = match current {
+            Some(current) if alternatives::is_compared(verdict) => {
+                beside_current(verdict, current, chosen)
             }
-            Finding::NoDifference if something_chosen => {
-                let most = at_most(verdict.most_behind().unwrap_or(0.0));
-                Phrase::NoDifference.told(&[&most])
-            }
-            _ => continue,
+            _ => among_all(verdict, chosen),
         };
+        let Some(cause) = unknown else { continue };
         let at = verdict.concurrency;
-        match told.iter_mut().find(|(known, _)| *known == cause) {
+        match found.iter_mut().find(|(known, _)| *known == cause) {
             Some((_, counts)) => counts.push(at),
-            None => told.push((cause, vec![at])),
+            None => found.push((cause, vec![at])),
         }
     }
-    told.into_iter().map(|(cause, at)| format!("At {} {cause}.", summary.at_all(&at))).collect()
+    found.into_iter().map(|(cause, at)| format!("At {} {cause}.", summary.at_all(&at))).collect()
+}
+
+/// What is not known of the best at a load.
+fn among_all(verdict: &Verdict, chosen: Option<&str>) -> Option<String> {
+    match (&verdict.finding, chosen) {
+        (Finding::Withheld { cause }, _) => {
+            Some(Phrase::NoVerdict.told(&[&withheld(cause, verdict)]))
+        }
+        (Finding::Level { .. }, _) => {
+            let cause = withheld(verdict.imprecise.as_ref()?, verdict);
+            Some(match chosen {
+                None => Phrase::NoOrder.told(&[&cause]),
+                Some(chosen) if leads(verdict, chosen) => {
+                    Phrase::OneOfSet.told(&[chosen, &sets::members(verdict), &cause])
+                }
+                Some(_) => Phrase::NoneRecommended.told(&[&sets::members(verdict), &cause]),
+            })
+        }
+        (Finding::NoDifference, Some(_)) => Some(no_difference(verdict)),
+        (Finding::NoDifference, None) | (Finding::Best { .. }, _) => None,
+    }
+}
+
+fn no_difference(verdict: &Verdict) -> String {
+    Phrase::NoDifference.told(&[&at_most(verdict.most_behind().unwrap_or(0.0))])
+}
+
+/// What is not known of a change at a load with comparisons. The headline has the gain that is
+/// possible if `current` stays.
+fn beside_current(verdict: &Verdict, current: &str, chosen: Option<&str>) -> Option<String> {
+    let cause = match &verdict.finding {
+        Finding::Withheld { cause } => cause,
+        Finding::NoDifference => {
+            return chosen.filter(|name| *name != current).map(|_| no_difference(verdict));
+        }
+        Finding::Best { .. } | Finding::Level { .. } => verdict.imprecise.as_ref()?,
+    };
+    let unsure = verdict.alternatives.iter().filter(|one| !one.change.is_sure());
+    let names = alternatives::distinct(unsure);
+    let are = match names.as_slice() {
+        [] => return None,
+        [only] => format!("{only} is"),
+        some => format!("{} are", alternatives::few(some)),
+    };
+    Some(Phrase::NotToldFromToday.told(&[&are, current, &withheld(cause, verdict)]))
+}
+
+/// What gives narrower intervals: `more time (--budget)`.
+pub(super) fn more(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::Time => "more time (--budget)",
+        Remedy::Repeats => "more --repeats",
+    }
 }
 
 /// A cause, and the remedy.
@@ -146,17 +192,18 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
             control.map_or_else(String::new, |control| {
                 format!(
                     "{} differs from itself by {} here, and chance makes {} at most; something on \
-                     this machine favours one process over another: measure again, with more --repeats",
+                     this machine favours one process over another: measure again, with {}",
                     control.subject,
                     percent(control.difference.abs()),
-                    percent(control.critical)
+                    percent(control.critical),
+                    more(evidence.remedy)
                 )
             })
         }
         Cause::Coarse => format!(
-            "only differences above {} would be seen: give it more time (--budget), or a quieter \
-             machine",
-            percent(verdict.critical.unwrap_or(f64::INFINITY))
+            "only differences above {} would be seen: give it {}, or a quieter machine",
+            percent(verdict.critical.unwrap_or(f64::INFINITY)),
+            more(evidence.remedy)
         ),
     }
 }
@@ -168,7 +215,8 @@ fn too_few(evidence: &Evidence, needed: usize) -> String {
         let rounds = rounds(evidence, evidence.sessions);
         let are = if evidence.sessions == 1 { "is" } else { "are" };
         return format!(
-            "{rounds} {are} too few, it takes {fewest}: give more --repeats, or more time (--budget)"
+            "{rounds} {are} too few, it takes {fewest}: give it {}",
+            more(evidence.remedy)
         );
     }
     let sessions = match evidence.sessions {
@@ -177,8 +225,9 @@ fn too_few(evidence: &Evidence, needed: usize) -> String {
     };
     let are = if evidence.blocks == 1 { "is" } else { "are" };
     format!(
-        "{} in {sessions} {are} too few, it takes {needed} in {fewest}: give it more time (--budget), or more --repeats",
-        rounds(evidence, evidence.blocks)
+        "{} in {sessions} {are} too few, it takes {needed} in {fewest}: give it {}",
+        rounds(evidence, evidence.blocks),
+        more(evidence.remedy)
     )
 }
 

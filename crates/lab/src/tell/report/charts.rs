@@ -37,11 +37,11 @@ fn in_colour<'a>(summary: &'a Summary, chosen: Option<&'a str>) -> Vec<&'a str> 
 /// the charts of the other loads.
 pub(super) fn proof(summary: &Summary) -> (Option<Figure>, Vec<Figure>) {
     let mut all = behind(summary);
-    let told = |verdict: &Verdict| match summary.current {
+    let phrase = |verdict: &Verdict| match summary.current {
         Some(_) => verdict.alternatives.iter().any(|one| one.change.is_sure()),
         None => verdict.tells_apart(),
     };
-    let loads = summary.verdicts.iter().filter(|verdict| told(verdict));
+    let loads = summary.verdicts.iter().filter(|verdict| phrase(verdict));
     let busiest = loads.map(|verdict| behind_id(verdict.concurrency)).next_back();
     let at = all.iter().position(|figure| Some(&figure.id) == busiest.as_ref());
     let proof = at.or(all.len().checked_sub(1)).map(|at| all.remove(at));
@@ -309,11 +309,11 @@ impl Over<'_> {
                 }
                 let is_sound = sound(medians);
                 csv += &format!("{},{},{x},{y},{is_sound}\r\n", field(name), row.concurrency);
-                let told =
+                let sentence =
                     format!("{label} at {}: {}", summary.at(row.concurrency), (axis.told)(y));
                 match is_sound {
-                    true => points.push((x, y, told)),
-                    false => doubtful.push((x, y, format!("{told}, not to be trusted"))),
+                    true => points.push((x, y, sentence)),
+                    false => doubtful.push((x, y, format!("{sentence}, not to be trusted"))),
                 }
             }
             points.sort_by(|one, other| one.0.total_cmp(&other.0));

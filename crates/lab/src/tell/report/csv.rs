@@ -38,7 +38,7 @@ pub(super) fn cells(cells: &[Cell], raw: &RawLines) -> String {
         });
         let (outcome, reason) = match &cell.outcome {
             Outcome::Measured(_) => ("measured", ""),
-            Outcome::Unavailable { reason } => ("unavailable", reason.as_str()),
+            Outcome::Unavailable { reason, .. } => ("unavailable", reason.as_str()),
             Outcome::Failed { reason } => ("failed", reason.as_str()),
         };
         let (subject, reason) = (field(&cell.subject), field(reason));

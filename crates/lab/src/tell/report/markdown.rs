@@ -97,7 +97,7 @@ impl FromStr for Table {
 /// warning, as on the terminal. A `✗` marks a figure that cannot be trusted.
 pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
     let summary = Summary::of(heading, records);
-    let told = |&which: &Table| {
+    let phrase = |&which: &Table| {
         let table = match which {
             Table::Slope => table::slopes(
                 &summary,
@@ -108,7 +108,7 @@ pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
         };
         table_markdown(&table.titled(which.title())) + "\n"
     };
-    which.iter().map(told).collect()
+    which.iter().map(phrase).collect()
 }
 
 fn grid(table: Table, summary: &Summary, cells: &[Cell]) -> sheet::Table {
@@ -123,7 +123,7 @@ fn grid(table: Table, summary: &Summary, cells: &[Cell]) -> sheet::Table {
                 };
                 table.show(medians, switches(row, cells)) + mark
             }
-            Figures::Missing { what, .. } => (*what).to_owned(),
+            Figures::Missing { state, .. } => state.to_string(),
         });
         [summary.label(name)].into_iter().chain(figures).collect::<Vec<String>>()
     });
@@ -138,7 +138,7 @@ fn builds(summary: &Summary) -> sheet::Table {
         let [change, low, high] = shares.map_or([const { String::new() }; 3], |shares| {
             shares.map(|share| format!("{:+.1} %", 100.0 * share))
         });
-        let told = match (one.new_fault(), one.told()) {
+        let parts = match (one.new_fault(), one.told()) {
             (Some(_), _) => "fails where the first does not",
             (None, Told::Better) => "faster",
             (None, Told::Worse) => "slower",
@@ -146,7 +146,7 @@ fn builds(summary: &Summary) -> sheet::Table {
             (None, Told::Level) => "level",
             (None, Told::Unknown) => "not told apart",
         };
-        vec![one.subject, summary.at(one.concurrency), change, low, high, told.to_owned()]
+        vec![one.subject, summary.at(one.concurrency), change, low, high, parts.to_owned()]
     };
     sheet::Table::new(columns, changes(summary).into_iter().map(row))
 }
@@ -181,7 +181,7 @@ mod tests {
             concurrency: 10,
             repeat: 0,
             started_at: String::new(),
-            outcome: Outcome::Unavailable { reason: "none".into() },
+            outcome: Outcome::lacking("none"),
         };
         let text = tables(
             &heading(),

@@ -19,13 +19,13 @@ pub(super) fn parts(heading: &Heading, summary: &Summary) -> Part {
 }
 
 fn how(design: &Design, summary: &Summary) -> Vec<Words> {
-    let mut told = order(design);
-    told.push(set_up(design).into());
-    told.push(verdict(summary));
-    told.push(Words::default().terms(
+    let mut parts = order(design);
+    parts.push(set_up(design).into());
+    parts.push(verdict(summary));
+    parts.push(Words::default().terms(
         "A *yardstick* is a server that cannot be chosen. The page shows it for comparison.",
     ));
-    told.extend(design.variants.iter().map(|variant| {
+    parts.extend(design.variants.iter().map(|variant| {
         let (name, options) = (&variant.name, variant.options.join(" "));
         format!("{name} is {} with {options}.", variant.architecture).into()
     }));
@@ -37,21 +37,21 @@ fn how(design: &Design, summary: &Summary) -> Vec<Words> {
         let peers = "Peers are servers that are not ours. They get the same load, and are pinned \
             in the same way. All processes of a peer are counted. The processor time of processes \
             and threads that ended is known to 10 ms, and their context switches are not known.";
-        told.push(format!("{peers}{reply}").into());
+        parts.push(format!("{peers}{reply}").into());
     }
-    told.extend(design.control.iter().map(|control| {
+    parts.extend(design.control.iter().map(|control| {
         let is = Words::from(control.as_str()).then(" is a ").and(Manner::Term, "control");
         is.then(
             ": one architecture, measured a second time under another name. The control shows \
              what chance does. It is compared only with that architecture.",
         )
     }));
-    told.push(
+    parts.push(
         "Do not trust figures marked “✗”: the load generator could not do its work. The warning \
          says why."
             .into(),
     );
-    told
+    parts
 }
 
 /// Sessions, cells, and blocks.
@@ -172,41 +172,41 @@ fn verdict(summary: &Summary) -> Words {
 
 fn limits(design: &Design) -> Vec<Words> {
     let clients = &design.clients;
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     if design.load_command.is_some() {
-        told.push(
+        parts.push(
             "Duality does not know how the load command checks replies, or whether it waits for \
              them. Ask its author."
                 .into(),
         );
     } else if design.recording.is_some() {
-        told.push(
+        parts.push(
             "The load is a recording. Connections start at their recorded times, even if others \
              are late. Each makes its next request after the recorded think time. Latency counts \
              from when a request was due. Bodies have the recorded sizes and invented content."
                 .into(),
         );
     } else if let Some(arrivals) = &clients.arrivals {
-        told.push(format!(
+        parts.push(format!(
             "The load is an open loop: requests come at given times ({arrivals}), even if earlier \
              ones have no answer yet. Latency counts from when a request was due. All \
              architectures get the same requests. So requests/s show which ones keep up; latency \
              and CPU show at what cost."
         ));
     } else {
-        told.push(
+        parts.push(
             "The load is a closed loop: a connection makes its next request only when it has its \
              reply. So a slow server gets fewer requests, and its tail latencies look better than \
              with arrivals that do not wait."
                 .into(),
         );
         match clients.pattern.as_str() {
-            "serial" => told.push(
+            "serial" => parts.push(
                 "One connection at a time is in use, each in its turn. So requests/s are the \
                  inverse of one request's time. The server has to keep the other connections."
                     .into(),
             ),
-            "limited" => told.push(
+            "limited" => parts.push(
                 "Replies are read in the order of the connections. The next request on a \
                  connection follows its reply. So a late reply holds up the replies behind it."
                     .into(),
@@ -214,7 +214,7 @@ fn limits(design: &Design) -> Vec<Words> {
             _ => {}
         }
     }
-    told.extend(clients.crowd().map(|crowd| {
+    parts.extend(clients.crowd().map(|crowd| {
         format!("Beside the connections that make the requests, these were open: {crowd}.")
     }));
     let where_it_ran = match design.topology {
@@ -227,7 +227,7 @@ fn limits(design: &Design) -> Vec<Words> {
              card, no loss and no distance, and both share caches and memory bandwidth."
         }
     };
-    told.extend(
+    parts.extend(
         [
             where_it_ran,
             "“Client CPU” is the load generator's share of one processor. Where the load generator \
@@ -237,7 +237,7 @@ fn limits(design: &Design) -> Vec<Words> {
         ]
         .map(str::to_owned),
     );
-    told.into_iter().map(Words::from).collect()
+    parts.into_iter().map(Words::from).collect()
 }
 
 /// The hosts of the roles, and the machine.

@@ -73,10 +73,10 @@ fn title(heading: &Heading) -> String {
 
 /// What fits on the first screen: the headline, the map, and the chart that proves the headline.
 fn lead(answer: &Answer<'_>, proof: Option<Figure>) -> Part {
-    let Answer { summary, recommendation: said, .. } = answer;
+    let Answer { summary, recommendation, .. } = answer;
     let partial = summary.partial().map(|partial| {
-        let told = Words::of(Manner::Label, partial);
-        told.then(" The experiment is not complete. This page shows what was measured.")
+        let parts = Words::of(Manner::Label, partial.to_string());
+        parts.then(" The experiment is not complete. This page shows what was measured.")
     });
     let map = Map::of(summary);
     let map = (!map.is_empty()).then(|| the_map(answer, &map, proof.is_some()));
@@ -95,14 +95,15 @@ fn lead(answer: &Answer<'_>, proof: Option<Figure>) -> Part {
             .then(".")
     });
     let parts = partial.map(Part::Sentence).into_iter();
-    let parts = parts.chain([Part::Answer(said.headline.clone())]);
-    let parts = parts.chain(said.alarms.iter().map(|alarm| Part::Alarm(alarm.as_str().into())));
+    let parts = parts.chain([Part::Answer(recommendation.headline.clone())]);
+    let parts =
+        parts.chain(recommendation.alarms.iter().map(|alarm| Part::Alarm(alarm.as_str().into())));
     let parts = parts.chain([Part::Beside(map.into_iter().chain(proof).collect())]);
     Part::Lead(parts.chain(noted.map(Part::Caution)).collect())
 }
 
 fn the_map(answer: &Answer<'_>, map: &Map, has_proof: bool) -> Vec<Part> {
-    let Answer { summary, recommendation: said, .. } = answer;
+    let Answer { summary, recommendation, .. } = answer;
     let colours = match (&summary.current, &summary.builds) {
         _ if !has_proof => "",
         (Some(_), _) | (None, Some(_)) => "Green: better for sure, or level. ",
@@ -116,7 +117,7 @@ fn the_map(answer: &Answer<'_>, map: &Map, has_proof: bool) -> Vec<Part> {
     let key = map.key(summary);
     let key = if key.is_empty() { key } else { format!("{key}. ") };
     let caption = Words::from(format!("{title}, by {by}. {colours}{key}"));
-    let caption = said
+    let caption = recommendation
         .crossovers
         .iter()
         .fold(caption, |words, one| words.and(Manner::Strong, one.tell(summary)).then(" "));
@@ -126,16 +127,16 @@ fn the_map(answer: &Answer<'_>, map: &Map, has_proof: bool) -> Vec<Part> {
 
 /// How sure the answer is.
 fn sure(answer: &Answer<'_>, behind: Vec<Figure>, has_charts: bool) -> Vec<Part> {
-    let Answer { summary, recommendation: said, .. } = answer;
+    let Answer { summary, recommendation, .. } = answer;
     let mut parts = vec![Part::section("sure", "How sure is it?")];
-    let sure = said.answers(Section::Sure).into_iter();
-    parts.extend(items(sure.chain(said.unsaid.iter().map(String::as_str))));
-    parts.extend(said.disturbance.iter().map(|told| Part::Alarm(told.as_str().into())));
+    let sure = recommendation.answers(Section::Sure).into_iter();
+    parts.extend(items(sure.chain(recommendation.unsaid.iter().map(String::as_str))));
+    parts.extend(recommendation.disturbance.iter().map(|told| Part::Alarm(told.as_str().into())));
     if has_charts {
         parts.push(Part::note(how_to_read(summary)));
     }
     parts.extend(behind.into_iter().map(Part::Figure));
-    if let Some(card) = &said.card {
+    if let Some(card) = &recommendation.card {
         parts.push(Part::subheading("What would change the answer"));
         parts.extend(items(card.changes.iter().map(String::as_str)));
     }
@@ -177,16 +178,16 @@ fn why(answer: &Answer<'_>) -> Vec<Part> {
 
 /// Latency, memory and throughput.
 fn figures(answer: &Answer<'_>) -> Vec<Part> {
-    let Answer { heading, records, summary, recommendation: said } = answer;
+    let Answer { heading, records, summary, recommendation } = answer;
     let title = "What about latency, memory and throughput?";
     let mut parts = vec![Part::section("figures", title)];
-    if let Some(card) = &said.card {
+    if let Some(card) = &recommendation.card {
         let subject = || Words::of(Manner::Strong, card.subject.as_str());
         let costs = card.costs.iter().map(|told| subject().then(format!(": {told}")));
         parts.extend(costs.map(Part::Sentence));
     }
-    parts.extend(said.answers(Section::Costs).into_iter().map(Part::sentence));
-    let over_load = charts::over_load(summary, said.architecture.as_deref());
+    parts.extend(recommendation.answers(Section::Costs).into_iter().map(Part::sentence));
+    let over_load = charts::over_load(summary, recommendation.architecture.as_deref());
     if !over_load.is_empty() {
         parts.push(Part::note(
             "In colour: the leader and the two next to it. All others are grey, with their names \
@@ -203,7 +204,7 @@ fn figures(answer: &Answer<'_>) -> Vec<Part> {
         parts.push(Part::Details(title, rates));
     }
     if heading.design.recording.is_some() {
-        parts.extend(load::headroom(&said.headroom));
+        parts.extend(load::headroom(&recommendation.headroom));
     }
     let queues = queues::figures(summary, &records.cells);
     if !queues.is_empty() {
@@ -265,13 +266,13 @@ fn cells(answer: &Answer<'_>, raw: &RawLines) -> [Part; 4] {
 }
 
 fn how(answer: &Answer<'_>) -> Vec<Part> {
-    let Answer { heading, records, summary, recommendation: said } = answer;
+    let Answer { heading, records, summary, recommendation } = answer;
     let command = heading.command.iter().map(|word| in_shell(word)).collect();
     let mut parts = vec![
         Part::section("how", "What was measured, where, and with which command?"),
         Part::Command(command),
     ];
-    parts.extend(said.answers(Section::Measured).into_iter().map(Part::sentence));
+    parts.extend(recommendation.answers(Section::Measured).into_iter().map(Part::sentence));
     let recording = heading.design.recording.iter();
     parts.extend(recording.flat_map(|recording| load::recording(recording, &records.cells)));
     parts.push(method::parts(heading, summary));
@@ -280,9 +281,9 @@ fn how(answer: &Answer<'_>) -> Vec<Part> {
 
 /// What was excluded, and the warnings.
 fn excluded(answer: &Answer<'_>) -> Vec<Part> {
-    let Answer { summary, recommendation: said, .. } = answer;
+    let Answer { summary, recommendation, .. } = answer;
     let mut parts: Vec<Part> =
-        said.answers(Section::Excluded).into_iter().map(Part::sentence).collect();
+        recommendation.answers(Section::Excluded).into_iter().map(Part::sentence).collect();
     let warnings: Vec<String> = summary.missing().into_iter().chain(summary.warnings()).collect();
     if !warnings.is_empty() {
         parts.push(Part::place("warnings", "Warnings"));

@@ -56,8 +56,9 @@ fn figure(
     let mut series: Vec<Series> = Vec::new();
     for sample in samples {
         for queue in &sample.queues {
-            let told = format!("{}: {} after {:.1} s", queue.name, value(queue), sample.seconds);
-            let point = (sample.seconds, value(queue) as f64, told);
+            let sentence =
+                format!("{}: {} after {:.1} s", queue.name, value(queue), sample.seconds);
+            let point = (sample.seconds, value(queue) as f64, sentence);
             match series.iter_mut().find(|series| series.name == queue.name) {
                 Some(series) => series.points.push(point),
                 None => series.push(Series {

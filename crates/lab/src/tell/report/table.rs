@@ -73,10 +73,10 @@ pub(super) fn cells(summary: &Summary, raw: &RawLines) -> Table {
             Figures::Measured(medians) => {
                 FIGURES.iter().map(|(_, figure)| figure(medians, summary.seed)).collect()
             }
-            Figures::Missing { what, reason } => {
+            Figures::Missing { state, reason } => {
                 let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
                 let spans = FIGURES.len() - 1;
-                vec![Cell { spans, ..format!("{what}{reason}").into() }]
+                vec![Cell { spans, ..format!("{state}{reason}").into() }]
             }
         };
         let lines = raw.of(&row.subject, row.concurrency);
@@ -171,13 +171,13 @@ pub(in crate::tell) fn command(arguments: &[String]) -> String {
 /// Half of an interval, as a share of the value, or the ends of a large interval. Two values have
 /// no interval.
 fn half(estimate: Option<Estimate>, show: fn(f64) -> String) -> Cell {
-    let told = estimate.and_then(|estimate| {
+    let parts = estimate.and_then(|estimate| {
         let interval = estimate.interval?;
         let share = (interval.high - interval.low) / 2.0 / estimate.value;
         let text = format::half(estimate).map_or_else(|| format::ends(interval, show), percent);
         Some(figure(text, share))
     });
-    told.unwrap_or_else(|| figure("–".to_owned(), f64::INFINITY))
+    parts.unwrap_or_else(|| figure("–".to_owned(), f64::INFINITY))
 }
 
 #[cfg(test)]

@@ -93,18 +93,19 @@ impl Share {
     ///
     /// Fails if the results cannot be read again.
     pub fn of(answer: &Answer<'_>, results: &Path) -> io::Result<Self> {
-        let Answer { heading, summary, recommendation: said, .. } = answer;
+        let Answer { heading, summary, recommendation, .. } = answer;
         let map = Map::of(summary);
         let (marks, loads) = (map.key(summary), summary.counted.noun());
         let of = if heading.design.architectures.is_empty() { "" } else { " service under" };
         let mut key = vec![format!("{}, by the number of {loads}", map.title)];
         key.extend((!marks.is_empty()).then_some(marks));
-        key.extend(said.crossovers.iter().map(|one| one.tell(summary)));
+        key.extend(recommendation.crossovers.iter().map(|one| one.tell(summary)));
         let [machine, command] = origin(heading);
+        let partial = summary.partial().into_iter().map(|partial| partial.to_string());
         Ok(Self {
             title: format!("{}{of} {}", heading.design.service, heading.design.compared()),
-            headline: said.headline.clone(),
-            alarms: summary.partial().into_iter().chain(said.alarms.clone()).collect(),
+            headline: recommendation.headline.clone(),
+            alarms: partial.chain(recommendation.alarms.clone()).collect(),
             map: map.table(usize::MAX),
             key,
             machine,

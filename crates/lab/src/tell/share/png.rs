@@ -39,8 +39,8 @@ pub(super) fn of(picture: &Picture) -> io::Result<Vec<u8>> {
         .stderr(Stdio::piped());
     let ended = command.output()?;
     fs::read(&shown).map_err(|_| {
-        let said = last_words(&String::from_utf8_lossy(&ended.stderr));
-        let said = said.unwrap_or_else(|| ended.status.to_string());
-        io::Error::other(format!("chromium made no picture: end the name in .svg ({said})"))
+        let reason = last_words(&String::from_utf8_lossy(&ended.stderr));
+        let reason = reason.unwrap_or_else(|| ended.status.to_string());
+        io::Error::other(format!("chromium made no picture: end the name in .svg ({reason})"))
     })
 }

@@ -200,21 +200,21 @@ pub(crate) async fn two_tasks_share_a_socket() -> Found {
     let socket = Arc::new(UdpSocket::bind(ANY_PORT).await?);
     let sender = UdpSocket::bind(ANY_PORT).await?;
     sender.connect(socket.local_addr()?).await?;
-    let (told, mut heard) = mpsc::unbounded_channel();
+    let (seen, mut heard) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
-        let (socket, told) = (socket.clone(), told.clone());
+        let (socket, seen) = (socket.clone(), seen.clone());
         tasks.spawn(async move {
             let mut buffer = [0; 8];
             while socket.recv(&mut buffer).await.unwrap() == 1 {
-                told.send(buffer[0]).unwrap();
+                seen.send(buffer[0]).unwrap();
             }
         });
     }
     let here = async {
         let mut buffer = [0; 8];
         while socket.recv(&mut buffer).await.unwrap() == 1 {
-            told.send(buffer[0]).unwrap();
+            seen.send(buffer[0]).unwrap();
         }
     };
     let send = async {

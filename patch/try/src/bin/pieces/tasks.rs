@@ -79,11 +79,11 @@ pub(crate) async fn locks() -> Found {
                 tokio::task::yield_now().await;
                 *count = before + 1;
             }
-            let told = notify.notified();
-            tokio::pin!(told);
-            told.as_mut().enable();
+            let notified = notify.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
             barrier.wait().await;
-            told.await;
+            notified.await;
         });
     }
     barrier.wait().await;
@@ -123,19 +123,19 @@ pub(crate) async fn join_sets() -> Found {
     Ok(format!("{} {cancelled} {sum} {}", order.concat(), set.len()))
 }
 
-/// An abort drops the future before the handle is told.
+/// An abort drops the future before the handle learns of it.
 pub(crate) async fn aborts() -> Found {
-    struct Told(Arc<AtomicBool>);
-    impl Drop for Told {
+    struct SetWhenDropped(Arc<AtomicBool>);
+    impl Drop for SetWhenDropped {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
     let dropped = Arc::new(AtomicBool::new(false));
-    let told = Told(dropped.clone());
+    let guard = SetWhenDropped(dropped.clone());
     let (_client, mut server) = pair().await?;
     let task = tokio::spawn(async move {
-        let _told = told;
+        let _guard = guard;
         server.read_u8().await
     });
     sleep(MOMENT).await;
@@ -381,8 +381,8 @@ pub(crate) async fn another_executor() -> Found {
 
 /// Destructors run where tokio runs them: within the runtime, and during the panic of their task.
 pub(crate) async fn destructors() -> Found {
-    struct Told(std::sync::mpsc::Sender<(bool, bool)>, bool);
-    impl Drop for Told {
+    struct SendWhenDropped(std::sync::mpsc::Sender<(bool, bool)>, bool);
+    impl Drop for SendWhenDropped {
         fn drop(&mut self) {
             let is_inside = tokio::runtime::Handle::try_current().is_ok();
             self.0.send((is_inside, std::thread::panicking())).unwrap();
@@ -390,10 +390,11 @@ pub(crate) async fn destructors() -> Found {
         }
     }
     let found = tokio::task::spawn_blocking(|| {
-        let (told, heard) = std::sync::mpsc::channel();
+        let (sender, drops) = std::sync::mpsc::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (unbegun, output) = (Told(told.clone(), false), Told(told.clone(), true));
-        let panics = Told(told, false);
+        let (unbegun, output) =
+            (SendWhenDropped(sender.clone(), false), SendWhenDropped(sender.clone(), true));
+        let panics = SendWhenDropped(sender, false);
         let panicking = runtime.spawn(async move {
             let _panics = panics;
             panic!("on purpose");
@@ -411,7 +412,7 @@ pub(crate) async fn destructors() -> Found {
             std::future::pending::<()>().await;
         });
         drop(runtime);
-        heard.iter().map(|found| format!("{found:?}")).collect::<Vec<_>>().join(" ")
+        drops.iter().map(|found| format!("{found:?}")).collect::<Vec<_>>().join(" ")
     });
     Ok(found.await?)
 }
