@@ -28,7 +28,7 @@ const SEEDS: [(&str, u32, u32); 12] = [
     ("guestbook", 1, 300),
 ];
 
-/// The architectures whose own threads, queues and locks are simulated, beneath each service.
+/// The architectures that are simulated beneath each service, with their threads and locks.
 const ARCHITECTURES: [&str; 8] = [
     "iterative",
     "threads",

@@ -57,7 +57,7 @@ use rustix::process::{Pid, getpid};
 use rustix::thread::gettid;
 
 pub(crate) use self::told::events;
-use crate::{machine, remote};
+use crate::remote;
 
 #[cfg(all(test, loom))]
 use self::loom_tests::shim;
@@ -151,7 +151,7 @@ impl Scope {
         PROCESS.request_part(&self.part, end_input);
         told::tell_part(&self.part.event);
         // The driver of a simulation has the loops of the host look, and only those.
-        if machine::here().is_none() {
+        if !simulated(None) {
             remote::interrupt_all();
         }
     }
@@ -240,13 +240,25 @@ impl Drop for Listed {
     }
 }
 
+/// Says whether this kernel thread is a simulated host's. If so, and if a descriptor is given, ends
+/// the input of its socket.
+pub(crate) type Simulation = fn(Option<RawFd>) -> bool;
+
+/// The function that `machine`, which is above this module, leaves here.
+static SIMULATION: OnceLock<Simulation> = OnceLock::new();
+
+pub(crate) fn simulate_by(simulation: Simulation) {
+    let _ = SIMULATION.set(simulation);
+}
+
+fn simulated(input: Option<RawFd>) -> bool {
+    SIMULATION.get().is_some_and(|simulation| simulation(input))
+}
+
 /// Ends the input of a listed descriptor, which is therefore open. Async-signal-safe.
 fn end_input(number: RawFd, input: DrainTarget) {
     // No simulation has a signal handler.
-    if let Some(machine) = machine::here() {
-        if let Some(socket) = machine.socket(number) {
-            let _ = machine.shut_down(socket, std::net::Shutdown::Read);
-        }
+    if simulated(Some(number)) {
         return;
     }
     // SAFETY: a listed descriptor is open. To close it, a thread first takes it off the list, which
@@ -290,7 +302,7 @@ fn replace_file(number: RawFd) {
 /// Wakes the kernel threads that are blocked on a listener of this process with an empty accept
 /// queue. Async-signal-safe.
 pub(crate) fn end_listener(listener: BorrowedFd<'_>, input: DrainTarget) {
-    if machine::here().is_none() && input == DrainTarget::Listener(getpid()) {
+    if !simulated(None) && input == DrainTarget::Listener(getpid()) {
         // This fails if the descriptor has been shut down already.
         let _ = shutdown(listener, Shutdown::Read);
     }

@@ -1,5 +1,5 @@
-//! Locks of kernel threads. They are those of `std`, with its interface, and on simulated threads a
-//! simulation sees who holds them and who waits.
+//! Locks of kernel threads. They are those of `std`, with its interface. On simulated threads, a
+//! simulation sees which thread holds a lock, and which threads wait.
 //!
 //! Architectures and the waits of kernel threads use these. On a [simulated
 //! thread](crate::threads), each lock and each notification is a place at which another thread may

@@ -28,6 +28,7 @@ use std::time::Duration;
 use duality_poller::Direction;
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
 
+use crate::drain;
 use crate::event_loop::current;
 use crate::tcp_info::Closed;
 
@@ -277,6 +278,16 @@ static SIMULATES: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn note_simulation() {
     SIMULATES.store(true, Ordering::Relaxed);
+    drain::simulate_by(end_input);
+}
+
+/// See [`drain::Simulation`].
+fn end_input(number: Option<RawFd>) -> bool {
+    let Some(machine) = here() else { return false };
+    if let Some(socket) = number.and_then(|number| machine.socket(number)) {
+        let _ = machine.shut_down(socket, Shutdown::Read);
+    }
+    true
 }
 
 /// The machine of the simulated host that runs on this kernel thread. In a process without

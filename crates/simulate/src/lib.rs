@@ -60,7 +60,6 @@ mod network;
 mod order;
 pub mod outside;
 mod process;
-mod queue;
 mod seeds;
 #[cfg(feature = "services")]
 pub mod services;

@@ -115,8 +115,8 @@ impl Net {
         self.add_main(name, waits, may_panic, main)
     }
 
-    /// Adds a host that is a program of kernel threads: `main` runs on the first one, waits in
-    /// place, and starts others by the runtime's `task::thread`, as an architecture does. The seed
+    /// Adds a host that is a program of kernel threads. `main` runs on the first one, and waits in
+    /// place. It starts others by the runtime's `task::thread`, as an architecture does. The seed
     /// decides which thread goes on. After a restart, it runs `main` again.
     ///
     /// # Panics

@@ -10,6 +10,8 @@
 //! So one thread of a simulation runs at a time, and what is local to a thread is apart. A thread
 //! of a host that has ended is ended too: its wait panics with [`Ended`], and its destructors run.
 
+mod queue;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
@@ -27,7 +29,8 @@ use duality_runtime::threads::{self, Body, Lent, Threads, Watcher};
 use crate::decisions::Kind;
 use crate::machine::{HostMachine, lock};
 use crate::outside;
-use crate::queue::Queue;
+
+use self::queue::Queue;
 
 /// The stack of a thread. Code without optimisation needs more than services.
 const STACK: usize = 2 << 20;

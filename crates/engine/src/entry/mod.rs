@@ -10,6 +10,7 @@
 //! assembly.
 
 pub(crate) mod dispatch;
+pub(crate) mod row;
 pub(crate) mod start;
 pub(crate) mod table;
 pub(crate) mod tasks;

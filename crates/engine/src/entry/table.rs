@@ -13,42 +13,11 @@ use crate::calls::{
     namespaces, polling, positioned, processes, rings, select, signals, task_folder, threads,
     transfer,
 };
+pub(crate) use crate::entry::row::Class::{self, Direct, Emulated, Offloaded};
+use crate::entry::row::{Row, at, row};
 use crate::entry::x86_64::table::OLDER;
-use crate::kernel::frame::Frame;
 use crate::kernel::stats::NUMBERS;
-use crate::workers::helpers::Interrupted::{self, Fails, Never, Restarts};
-
-use Class::{Direct, Emulated, Offloaded};
-
-/// The engine's treatment of a call.
-#[derive(Clone, Copy)]
-pub(crate) enum Class {
-    /// The call never waits for another thread or process, so the kernel executes the call at once.
-    Direct,
-    /// The engine makes the call itself, or parks the thread instead of blocking it.
-    Emulated(fn(&mut Frame) -> isize),
-    /// The call may block, so a helper executes the call.
-    Offloaded(Interrupted),
-}
-
-pub(crate) struct Row {
-    number: u16,
-    name: &'static str,
-    class: Class,
-}
-
-pub(crate) const fn at(number: u16, name: &'static str, class: Class) -> Row {
-    Row { number, name, class }
-}
-
-/// A row of a call that the crate libc knows.
-macro_rules! row {
-    ($number:ident, $class:expr) => {
-        // Each number is below 512.
-        $crate::entry::table::at(libc::$number as u16, stringify!($number), $class)
-    };
-}
-pub(crate) use row;
+use crate::workers::helpers::Interrupted::{Fails, Never, Restarts};
 
 /// The class of each number. Calls with higher numbers are offloaded.
 pub(crate) static CLASSES: [Class; NUMBERS] = {

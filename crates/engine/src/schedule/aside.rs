@@ -16,8 +16,8 @@
 //! ```
 //!
 //! A system call that comes with such a stack pointer has its `Frame` at the same place, and the
-//! engine executes beneath it. The entry (`entry/x86_64/assembly.rs`) leaves this stack before it takes
-//! the engine's mark away. So a signal finds the thread in the engine, or beside this stack.
+//! engine executes beneath it. The entry (`entry/x86_64/assembly.rs`) leaves this stack before it
+//! takes the engine's mark away. So a signal finds the thread in the engine, or beside this stack.
 //!
 //! A thread has at most one such context or frame. While the thread executes its own code, the
 //! stack is free.

@@ -1,8 +1,8 @@
 //! The system calls that x86_64 has beyond those of other processors. Most are older forms.
 
 use crate::calls::{files, polling, processes, select, signals, threads};
-use crate::entry::table::Class::{Direct, Emulated, Offloaded};
-use crate::entry::table::{Row, at, row};
+use crate::entry::row::Class::{Direct, Emulated, Offloaded};
+use crate::entry::row::{Row, at, row};
 use crate::workers::helpers::Interrupted::{Fails, Never};
 
 #[rustfmt::skip]

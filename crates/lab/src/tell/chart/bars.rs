@@ -123,7 +123,7 @@ mod tests {
         ) {
             let bars = bars.iter().map(|(name, value, figure)| bar(name, [*value, 0.5], figure));
             let shown = |value: f64| value.to_string();
-            let svg = Bars { about: String::new(), shown, bars: bars.collect() }.svg();
+            let svg = Bars { about: String::new(), told: shown, bars: bars.collect() }.svg();
             prop_assert_eq!(collision(&svg, SIZE), None, "{}", svg);
         }
     }
@@ -132,7 +132,7 @@ mod tests {
     fn a_bar_is_as_long_as_its_parts_and_no_name_is_markup() {
         let shown = |value: f64| value.to_string();
         let bars = vec![bar("<b>&\"", [1.0, 0.0], ""), bar("epoll", [1.5, 2.5], "")];
-        let svg = Bars { about: String::new(), shown, bars }.svg();
+        let svg = Bars { about: String::new(), told: shown, bars }.svg();
         assert!(svg.contains("&lt;b&gt;&amp;&quot;") && !svg.contains("<b>"), "{svg}");
         let widths = svg.split("<rect").skip(1).map(|rest| {
             let width = rest.split(" width=\"").nth(1).unwrap();

@@ -233,8 +233,13 @@ mod tests {
             row("c", 14.0, [11.0, 18.0]),
         ];
         let shown = |value: f64| format!("{value:.2}");
-        let forest =
-            Forest { about: "x".to_owned(), line: Some(1.0), is_logarithmic: true, shown, rows };
+        let forest = Forest {
+            about: "x".to_owned(),
+            line: Some(1.0),
+            is_logarithmic: true,
+            told: shown,
+            rows,
+        };
         let (low, high) = forest.ends();
         assert!(low > 0.3 && high < 60.0, "{low} {high}");
         let scale = Scale::logarithmic([low, high], [0.0, 100.0]);
@@ -264,7 +269,7 @@ mod tests {
             };
             let rows = rows.into_iter().map(row).collect();
             let line = Some(1.0);
-            let svg = Forest { about: String::new(), line, is_logarithmic, parts, rows }.svg();
+            let svg = Forest { about: String::new(), line, is_logarithmic, told: parts, rows }.svg();
             prop_assert_eq!(collision(&svg, SIZE), None, "{}", svg);
             prop_assert_eq!(svg.contains(LOGARITHMIC), is_logarithmic);
         }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use duality_poller::{Direction, Event, Poller, Token};
 use duality_runtime::threads::{self, Threads, Watcher, kernel_says_ready};
 
+use super::HostThreads;
 use crate::machine::lock;
-use crate::threads::HostThreads;
 
 /// See the [module](self).
 pub(crate) struct Queue {
