@@ -46,7 +46,8 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 4, value_name = "NUMBER")]
     clients: usize,
     /// Number of seeds, from 0 on
-    #[arg(long, default_value_t = 1000, value_name = "NUMBER", conflicts_with = "seed")]
+    #[arg(long, default_value_t = 1000, value_name = "NUMBER", conflicts_with = "seed",
+          value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// One seed
     #[arg(long, value_name = "NUMBER")]
@@ -54,10 +55,10 @@ pub(super) struct Arguments {
     /// Virtual time of the bad days of a seed
     #[arg(long = "for", value_parser = parse_duration, default_value = "1m", value_name = "TIME")]
     time: Duration,
-    /// Architecture of the servers, with its own threads and queues (see `duality architectures`);
-    /// without it, each server is one loop
-    #[arg(long, short, value_name = "NAME")]
-    architecture: Option<String>,
+    /// Architectures of the servers, one after the other, with their own threads and queues (see
+    /// `duality architectures`); without it, each server is one loop. With --costs: epoll,threads
+    #[arg(long, short, alias = "architectures", value_delimiter = ',', value_name = "A,B,…")]
+    architecture: Vec<String>,
     /// What may go wrong
     #[arg(long, value_enum, default_value_t = Which::All)]
     faults: Which,
@@ -81,18 +82,36 @@ enum Which {
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     if let Some(costs) = arguments.on_paper.run() {
         let (service, seed) = (arguments.service.as_deref(), arguments.seed.unwrap_or(0));
-        let asked = (costs, &arguments.on_paper);
+        let asked = (costs, &arguments.architecture[..], &arguments.on_paper);
         return on_paper::answer(catalogue, service, arguments.servers, seed, asked);
     }
     let name = arguments.service.as_deref().unwrap_or_else(|| catalogue.default_name());
-    let size = size(name, arguments)?;
+    if arguments.architecture.len() > 1 && arguments.trace {
+        return Err(Failure::misuse("--trace tells of one architecture: give --architecture one"));
+    }
+    let mut sizes = Vec::new();
+    for architecture in &arguments.architecture {
+        sizes.push(size(name, arguments, Some(architecture))?);
+    }
+    if sizes.is_empty() {
+        sizes.push(size(name, arguments, None)?);
+    }
+    sizes.into_iter().try_for_each(|size| simulate(catalogue, name, arguments, size))
+}
+
+fn simulate(
+    catalogue: &Catalogue,
+    name: &str,
+    arguments: &Arguments,
+    size: Size,
+) -> Result<(), Failure> {
     let faults = match arguments.faults {
         Which::All => Faults::ALL,
         Which::Legal => Faults::LEGAL,
         Which::None => Faults::NONE,
     };
-    let range = arguments.seed.map_or(0..arguments.seeds, |seed| seed..seed.saturating_add(1));
-    let line = command_line(name, arguments);
+    let range = arguments.seed.map_or(0..=arguments.seeds - 1, |seed| seed..=seed);
+    let line = command_line(name, arguments, size.architecture);
     let seeds = seeds(range)
         .faults(faults)
         .lasting(arguments.time + Duration::from_secs(24 * 3600))
@@ -104,10 +123,13 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         Some(own) => {
             let (request, reply) = exchange_of(own)?;
             let served = own.served.clone();
-            answer(name, arguments, seeds, services::exchange(served, request, reply, size))
+            let test = services::exchange(served, request, reply, size);
+            answer((name, size.architecture), arguments, seeds, test)
         }
         None => match services::simulation(name) {
-            Some(simulation) => answer(name, arguments, seeds, simulation.run(size)),
+            Some(simulation) => {
+                answer((name, size.architecture), arguments, seeds, simulation.run(size))
+            }
             None => {
                 let remedy = choose_from(name, services::ALL.iter().map(|one| one.name));
                 Err(Failure::misuse(format!("there is no simulation of {name}; {remedy}")))
@@ -116,13 +138,16 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     }
 }
 
-fn size(service: &str, arguments: &Arguments) -> Result<Size, Failure> {
+fn size(
+    service: &str,
+    arguments: &Arguments,
+    architecture: Option<&String>,
+) -> Result<Size, Failure> {
     let Arguments { servers, clients, time, .. } = *arguments;
     if servers == 0 || clients == 0 || servers.saturating_add(clients) > MOST_HOSTS {
         let problem = format!("--servers and --clients: from 1, and {MOST_HOSTS} together at most");
         return Err(Failure::misuse(problem));
     }
-    let architecture = arguments.architecture.as_deref();
     let architecture = architecture.map(|name| architecture_for(service, name)).transpose()?;
     Ok(Size { servers, clients, days: time, architecture })
 }
@@ -138,8 +163,8 @@ fn architecture_for(service: &str, name: &str) -> Result<&'static str, Failure> 
 }
 
 /// What the user types to see one seed again.
-fn command_line(name: &str, arguments: &Arguments) -> String {
-    let Arguments { servers, clients, time, faults, architecture, .. } = arguments;
+fn command_line(name: &str, arguments: &Arguments, architecture: Option<&str>) -> String {
+    let Arguments { servers, clients, time, faults, .. } = arguments;
     let mut line = format!("duality simulate {name}");
     let default = Size::default();
     if let Some(architecture) = architecture {
@@ -161,7 +186,13 @@ fn command_line(name: &str, arguments: &Arguments) -> String {
     }
 }
 
-fn answer<F, T>(name: &str, arguments: &Arguments, seeds: Seeds, test: T) -> Result<(), Failure>
+/// Runs the seeds of a service, and prints what came of them.
+fn answer<F, T>(
+    (name, architecture): (&str, Option<&str>),
+    arguments: &Arguments,
+    seeds: Seeds,
+    test: T,
+) -> Result<(), Failure>
 where
     T: Fn(duality_simulate::Net) -> F + Send + Sync + 'static,
     F: Future<Output = Result<(), duality_simulate::Violation>> + 'static,
@@ -174,7 +205,7 @@ where
     }
     let begin = Instant::now();
     match seeds.try_run(test) {
-        Ok(tally) => print(&summary(name, arguments, &tally, begin.elapsed())),
+        Ok(tally) => print(&summary(name, architecture, &tally, begin.elapsed())),
         Err(failure) => {
             print(&failure.to_string())?;
             let seed = failure.seed;
@@ -183,14 +214,14 @@ where
     }
 }
 
-fn summary(name: &str, arguments: &Arguments, tally: &Tally, took: Duration) -> String {
+fn summary(name: &str, architecture: Option<&str>, tally: &Tally, took: Duration) -> String {
     let hours = tally.time.as_secs_f64() / 3600.0;
     let a_minute = hours / (took.as_secs_f64() / 60.0).max(f64::MIN_POSITIVE);
     let seeds = match tally.seeds {
         1 => "1 seed passes".to_owned(),
         count => format!("{count} seeds pass"),
     };
-    let how = match &arguments.architecture {
+    let how = match architecture {
         None => "each as state machines and as stacks".to_owned(),
         Some(architecture) => format!("each twice under {architecture}"),
     };

@@ -34,9 +34,6 @@ pub(super) struct Flags {
     /// of `duality compare`; nothing fails
     #[arg(long, value_name = "RUN", conflicts_with_all = ["clients", "seeds", "time", "faults", "trace"])]
     costs: Option<PathBuf>,
-    /// Architectures [default: epoll,threads]
-    #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", requires = "costs")]
-    architectures: Vec<String>,
     /// Processors of a host [default: 1,2,4,8,16]
     #[arg(long, value_delimiter = ',', value_name = "N,…", requires = "costs")]
     processors: Vec<usize>,
@@ -76,9 +73,9 @@ pub(super) fn answer(
     service: Option<&str>,
     hosts: usize,
     seed: u64,
-    (run, flags): (&PathBuf, &Flags),
+    (run, asked, flags): (&PathBuf, &[String], &Flags),
 ) -> Result<(), Failure> {
-    let architectures = architectures(flags)?;
+    let architectures = architectures(asked, flags)?;
     let run = Run::read(run)?;
     let models = match flags.check {
         true => check(catalogue, &run, &architectures, flags)?,
@@ -90,8 +87,8 @@ pub(super) fn answer(
     }
 }
 
-fn architectures(flags: &Flags) -> Result<Vec<&str>, Failure> {
-    let chosen: Vec<&str> = match &flags.architectures[..] {
+fn architectures<'a>(asked: &'a [String], flags: &Flags) -> Result<Vec<&'a str>, Failure> {
+    let chosen: Vec<&str> = match asked {
         [] if flags.check => ARCHITECTURES.to_vec(),
         [] => vec!["epoll", "threads"],
         chosen => chosen.iter().map(String::as_str).collect(),
