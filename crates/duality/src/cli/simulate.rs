@@ -33,7 +33,7 @@ Examples:
   duality simulate chat --seed 831 --trace
       all that happened, line by line
   duality simulate chat --architecture staged
-      the threads, queues and locks of an architecture, in orders that seeds draw
+      the threads, queues and locks of an architecture, in drawn orders
   duality simulate http --faults legal
       only what must never break a connection: short reads, late events, EINTR")]
 pub(super) struct Arguments {

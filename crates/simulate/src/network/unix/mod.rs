@@ -294,11 +294,18 @@ impl Network {
 
     pub(super) fn unix_has_room(&self, number: u64) -> bool {
         let Ok(own) = self.unix(number) else { return true };
-        if own.is_over() || own.sends_no_more {
+        if own.is_over() {
+            return true;
+        }
+        // Linux says so even of a listener that was shut down for writing before.
+        if own.listening.is_some() {
+            return false;
+        }
+        if own.sends_no_more {
             return true;
         }
         if own.is_stream() {
-            return own.listening.is_none() && own.outstanding < self.profile.window;
+            return own.outstanding < self.profile.window;
         }
         let peer = own.peer_number().filter(|peer| *peer != number);
         !peer.is_some_and(|peer| self.is_crowded(peer, number))
