@@ -36,6 +36,7 @@
 //! them alone. A kernel thread knows its scope, and each listed descriptor is marked with the scope
 //! of the thread that listed it.
 
+mod simulation;
 mod told;
 
 use std::cell::Cell;
@@ -56,6 +57,8 @@ use rustix::net::{
 use rustix::process::{Pid, getpid};
 use rustix::thread::gettid;
 
+pub(crate) use self::simulation::simulate_by;
+use self::simulation::simulated;
 pub(crate) use self::told::events;
 use crate::remote;
 
@@ -238,21 +241,6 @@ impl Drop for Listed {
     fn drop(&mut self) {
         PROCESS.unlist(self.0, end_input);
     }
-}
-
-/// Says whether this kernel thread is a simulated host's. If so, and if a descriptor is given, ends
-/// the input of its socket.
-pub(crate) type Simulation = fn(Option<RawFd>) -> bool;
-
-/// The function that `machine`, which is above this module, leaves here.
-static SIMULATION: OnceLock<Simulation> = OnceLock::new();
-
-pub(crate) fn simulate_by(simulation: Simulation) {
-    let _ = SIMULATION.set(simulation);
-}
-
-fn simulated(input: Option<RawFd>) -> bool {
-    SIMULATION.get().is_some_and(|simulation| simulation(input))
 }
 
 /// Ends the input of a listed descriptor, which is therefore open. Async-signal-safe.

@@ -281,7 +281,7 @@ pub(crate) fn note_simulation() {
     drain::simulate_by(end_input);
 }
 
-/// See [`drain::Simulation`].
+/// What [`drain::simulate_by`] leaves to a simulation.
 fn end_input(number: Option<RawFd>) -> bool {
     let Some(machine) = here() else { return false };
     if let Some(socket) = number.and_then(|number| machine.socket(number)) {

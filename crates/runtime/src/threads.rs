@@ -122,6 +122,7 @@ fn here_in_simulation() -> Option<Arc<dyn Threads>> {
 
 /// Calls `body`, within which locks and notifications give no way. A waker may be used under a
 /// lock that the simulation does not see.
+#[inline]
 pub(crate) fn quietly<R>(body: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -129,7 +130,7 @@ pub(crate) fn quietly<R>(body: impl FnOnce() -> R) -> R {
             IS_QUIET.set(self.0);
         }
     }
-    let _restore = Restore(IS_QUIET.replace(true));
+    let _restore = simulates().then(|| Restore(IS_QUIET.replace(true)));
     body()
 }
 
@@ -137,6 +138,21 @@ pub(crate) fn quietly<R>(body: impl FnOnce() -> R) -> R {
 pub(crate) fn give_way(threads: &dyn Threads) {
     if !IS_QUIET.get() {
         threads.give_way();
+    }
+}
+
+/// Lets another kernel thread have the processor.
+#[inline]
+pub(crate) fn yield_now() {
+    if simulates() { yield_in_simulation() } else { std::thread::yield_now() }
+}
+
+#[cold]
+#[inline(never)]
+fn yield_in_simulation() {
+    match here_in_simulation() {
+        Some(threads) => threads.give_way(),
+        None => std::thread::yield_now(),
     }
 }
 

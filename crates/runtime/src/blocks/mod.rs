@@ -129,7 +129,8 @@ fn start(group: &Arc<Group>, connection: Option<u64>, future: BoxedFuture) {
         let group = state.group.clone();
         let dispatch = || (group.dispatch)(Block { runnable });
         // A block may wake another one under a lock of the service.
-        if running(|task| task.is_some()) { threads::quietly(dispatch) } else { dispatch() }
+        let is_woken_by_block = threads::simulates() && running(|task| task.is_some());
+        if is_woken_by_block { threads::quietly(dispatch) } else { dispatch() }
     };
     let (runnable, task) = async_task::Builder::new()
         .propagate_panic(true)

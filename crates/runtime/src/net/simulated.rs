@@ -59,7 +59,7 @@ impl Waiting {
             // A system call.
             threads.give_way();
         }
-        let threads = threads.filter(|_| access.waits());
+        let threads = threads.filter(|_| access.waits);
         let deadline = limit.zip(threads.as_ref());
         let deadline = deadline.and_then(|(limit, threads)| threads.now().checked_add(limit));
         Self { threads, socket, direction, deadline }

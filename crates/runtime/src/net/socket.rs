@@ -345,8 +345,7 @@ impl Socket {
         let (sends_at_once, by_system_calls) = (self.duplicated, self.by_system_calls);
         let channel = self.channel.as_deref();
         let descriptor = self.as_fd();
-        let (may_begin, at_once) = (false, false);
-        let is_blocking = !self.nonblocking;
+        let (may_begin, at_once, waits) = (false, false, false);
         Access {
             descriptor,
             ring,
@@ -356,7 +355,7 @@ impl Socket {
             drains,
             may_begin,
             at_once,
-            is_blocking,
+            waits,
         }
     }
 

@@ -16,7 +16,6 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
-use std::thread;
 
 use super::Here;
 use crate::gather::leave_turn;
@@ -79,10 +78,7 @@ impl Here<'_> {
     /// The end of a turn of the block world, which has no other task here.
     #[inline]
     pub(super) fn yield_in_place(context: &Context<'_>) -> Waited {
-        match threads::here() {
-            Some(threads) => threads.give_way(),
-            None => thread::yield_now(),
-        }
+        threads::yield_now();
         match ambient() {
             Ambient::Before(deadline) if threads::now() >= deadline => Waited::Pending,
             Ambient::Never | Ambient::Before(_) => Waited::Again,

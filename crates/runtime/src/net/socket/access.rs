@@ -52,16 +52,12 @@ pub(crate) struct Access<'s> {
     /// Whether the attempt must not wait, although the descriptor is in blocking mode: something
     /// else ends the wait.
     pub(super) at_once: bool,
-    /// Whether the descriptor is in blocking mode.
-    pub(super) is_blocking: bool,
+    /// Whether an attempt that would block waits in place. On a network the kernel knows; the
+    /// channel of a simulated thread asks.
+    pub(in crate::net) waits: bool,
 }
 
 impl Access<'_> {
-    /// Whether an attempt that would block waits in place.
-    pub(in crate::net) fn waits(&self) -> bool {
-        self.is_blocking && !self.at_once
-    }
-
     /// Whether the first bytes may still come, though the input has ended: the process drains.
     pub(in crate::net) fn awaits_first_bytes(&self) -> bool {
         self.may_begin && drain::requested()

@@ -87,7 +87,8 @@ impl Socket {
             }
             visibility::count(|counters| counters.attempts.add(1));
             let may_begin = self.is_new;
-            let access = || Access { may_begin, at_once, ..self.access(None, direction) };
+            let waits = !at_once;
+            let access = || Access { may_begin, at_once, waits, ..self.access(None, direction) };
             match block::retry(|| attempt(access())) {
                 Ok(moved) => {
                     self.is_new &= direction == Direction::Write;

@@ -48,6 +48,7 @@ impl TcpStream {
         }
         Ok(Self::from_socket(Socket::new(descriptor, nonblocking)))
     }
+
     async fn connect_unix_simulated(
         machine: Arc<dyn Machine>,
         address: &SocketAddrUnix,

@@ -1,0 +1,19 @@
+//! What a simulated host does where a drain would otherwise ask the kernel.
+
+use std::os::fd::RawFd;
+use std::sync::OnceLock;
+
+/// Says whether this kernel thread is a simulated host's. If so, and if a descriptor is given, ends
+/// the input of its socket.
+pub(crate) type Simulation = fn(Option<RawFd>) -> bool;
+
+/// The function that `machine`, which is above this module, leaves here.
+static SIMULATION: OnceLock<Simulation> = OnceLock::new();
+
+pub(crate) fn simulate_by(simulation: Simulation) {
+    let _ = SIMULATION.set(simulation);
+}
+
+pub(super) fn simulated(input: Option<RawFd>) -> bool {
+    SIMULATION.get().is_some_and(|simulation| simulation(input))
+}
