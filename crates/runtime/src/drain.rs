@@ -39,7 +39,7 @@
 mod simulation;
 mod told;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
@@ -151,12 +151,17 @@ impl Scope {
     /// Asks the threads of the scope to drain. A drain cannot be undone. Do not call this function
     /// in a signal handler.
     pub fn request(&self) {
+        if simulated(&[]) {
+            // The driver of a simulation has the loops of the host look, and only those.
+            let inputs = RefCell::new(Vec::new());
+            PROCESS.request_part(&self.part, |number, _| inputs.borrow_mut().push(number));
+            simulated(&inputs.take());
+            told::tell_part(&self.part.event);
+            return;
+        }
         PROCESS.request_part(&self.part, end_input);
         told::tell_part(&self.part.event);
-        // The driver of a simulation has the loops of the host look, and only those.
-        if !simulated(None) {
-            remote::interrupt_all();
-        }
+        remote::interrupt_all();
     }
 
     fn is_requested(&self) -> bool {
@@ -246,7 +251,7 @@ impl Drop for Listed {
 /// Ends the input of a listed descriptor, which is therefore open. Async-signal-safe.
 fn end_input(number: RawFd, input: DrainTarget) {
     // No simulation has a signal handler.
-    if simulated(Some(number)) {
+    if simulated(&[number]) {
         return;
     }
     // SAFETY: a listed descriptor is open. To close it, a thread first takes it off the list, which
@@ -290,7 +295,7 @@ fn replace_file(number: RawFd) {
 /// Wakes the kernel threads that are blocked on a listener of this process with an empty accept
 /// queue. Async-signal-safe.
 pub(crate) fn end_listener(listener: BorrowedFd<'_>, input: DrainTarget) {
-    if !simulated(None) && input == DrainTarget::Listener(getpid()) {
+    if !simulated(&[]) && input == DrainTarget::Listener(getpid()) {
         // This fails if the descriptor has been shut down already.
         let _ = shutdown(listener, Shutdown::Read);
     }

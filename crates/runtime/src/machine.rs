@@ -278,13 +278,15 @@ static SIMULATES: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn note_simulation() {
     SIMULATES.store(true, Ordering::Relaxed);
-    drain::simulate_by(end_input);
+    drain::simulate_by(end_inputs);
 }
 
 /// What [`drain::simulate_by`] leaves to a simulation.
-fn end_input(number: Option<RawFd>) -> bool {
+fn end_inputs(numbers: &[RawFd]) -> bool {
     let Some(machine) = here() else { return false };
-    if let Some(socket) = number.and_then(|number| machine.socket(number)) {
+    let mut sockets: Vec<_> = numbers.iter().filter_map(|number| machine.socket(*number)).collect();
+    sockets.sort_unstable();
+    for socket in sockets {
         let _ = machine.shut_down(socket, Shutdown::Read);
     }
     true

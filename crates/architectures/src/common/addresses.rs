@@ -19,10 +19,10 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use duality_runtime::net::TcpStream;
 use duality_runtime::shared;
+use duality_runtime::time::{self, Instant};
 use rustix::process::{Pid, getpid};
 
 use super::options::Options;
@@ -208,11 +208,11 @@ impl RateLimit {
 
     fn new(rate: u64) -> Self {
         let interval = (Self::TICKS_PER_SECOND / rate.max(1)).max(1);
-        Self { interval, table: shared::words(), start: Instant::now() }
+        Self { interval, table: shared::words(), start: time::now() }
     }
 
     fn allows(&self, hash: u64) -> bool {
-        let now = self.start.elapsed().as_micros() as u64 / 10 + 1;
+        let now = time::since(self.start).as_micros() as u64 / 10 + 1;
         self.allows_at(hash, now & Self::TIME)
     }
 

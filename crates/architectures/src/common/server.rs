@@ -3,10 +3,10 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::{Duration, Instant};
 
 use duality_runtime::net::{Backlog, Injector, ListenOptions, TcpListener};
-use duality_runtime::threads;
+use duality_runtime::time::{self, Duration};
+use duality_runtime::{block_on, threads};
 
 use super::addresses::Addresses;
 use super::options::Options;
@@ -170,11 +170,11 @@ fn alone(address: SocketAddr) -> io::Result<()> {
 /// Repeats `bind` for a second while the address is in use. The child processes of a killed server
 /// end a moment later, and may still hold the port at a restart.
 fn patiently(bind: impl Fn() -> io::Result<TcpListener>) -> io::Result<TcpListener> {
-    let give_up = Instant::now() + Duration::from_secs(1);
+    let give_up = time::now() + Duration::from_secs(1);
     loop {
         match bind() {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up => {
-                std::thread::sleep(Duration::from_millis(10));
+            Err(error) if error.kind() == ErrorKind::AddrInUse && time::now() < give_up => {
+                block_on(time::sleep(Duration::from_millis(10)));
             }
             bound => return bound,
         }

@@ -118,9 +118,11 @@ fn send(number: u16, message: Message) {
     }
 }
 
-/// Interrupts the wait of the loop with this number.
-fn interrupt(number: u16) {
-    if let Some(inbox) = TABLE[usize::from(number)].get() {
+/// Interrupts the wait of a loop, if it is alive. A later loop of the same number is not disturbed:
+/// it may be one of another simulation.
+fn interrupt(id: LoopId) {
+    let inbox = TABLE[usize::from(id.number)].get();
+    if let Some(inbox) = inbox.filter(|inbox| inbox.is_of(id)) {
         inbox.event.signal();
     }
 }
@@ -148,6 +150,12 @@ impl<E: Interrupt> Inbox<E> {
     fn new(event: E) -> Self {
         let (is_owned, generations) = (AtomicBool::new(false), AtomicU16::new(0));
         Self { is_owned, generations, messages: MessageStack::new(), event }
+    }
+
+    /// Whether the loop has the inbox now.
+    fn is_of(&self, id: LoopId) -> bool {
+        let generation = self.generations.load(Ordering::Relaxed).wrapping_sub(1);
+        generation == id.generation && self.is_owned.load(Ordering::Acquire)
     }
 
     fn send(&self, message: Message) {

@@ -64,6 +64,10 @@ impl Network {
         socket.files.retain(|file| file.descriptor != descriptor);
         let (host, is_last) = (socket.host, socket.files.is_empty());
         self.hosts[host].files = self.hosts[host].files.saturating_sub(1);
+        // Nothing is told of a closed descriptor. The next one may have its number.
+        for due in &mut self.hosts[host].due {
+            due.retain(|(.., other)| *other != descriptor);
+        }
         if !is_last {
             return;
         }
