@@ -56,7 +56,7 @@ impl<T: Send> Mutex<T> {
                 }
                 Err(TryLockError::WouldBlock) => {
                     let is_free = || !matches!(self.0.try_lock(), Err(TryLockError::WouldBlock));
-                    threads::wait(threads, "a lock", &is_free, None);
+                    threads::wait_for_lock(threads, &is_free);
                 }
             }
         }

@@ -49,7 +49,11 @@ pub trait Threads: fmt::Debug + Send + Sync {
     /// thread waits for, in words.
     fn wait(&self, what: &'static str, condition: &Arc<Lent>, deadline: Option<Instant>);
 
-    /// A place at which the kernel may give the processor to another thread.
+    /// Waits until a lock may be free. Never ends the thread: it may be in a destructor, which must
+    /// not panic. The lock's holder ends, and leaves the lock.
+    fn wait_for_lock(&self, condition: &Arc<Lent>);
+
+    /// A place at which the kernel may give the processor to another thread. Never ends the thread.
     fn give_way(&self);
 
     /// Which of `count` threads that wait is woken. 0 is the one that has waited longest.
@@ -185,6 +189,16 @@ pub fn wait(
     condition: &(dyn Fn() -> bool + Sync),
     deadline: Option<Instant>,
 ) {
+    lend(condition, |lent| threads.wait(what, lent, deadline));
+}
+
+/// Has a simulated thread wait until a lock is free, as `condition` says. May return early.
+pub(crate) fn wait_for_lock(threads: &dyn Threads, condition: &(dyn Fn() -> bool + Sync)) {
+    lend(condition, |lent| threads.wait_for_lock(lent));
+}
+
+/// Lends a condition for as long as `wait` takes.
+fn lend(condition: &(dyn Fn() -> bool + Sync), wait: impl FnOnce(&Arc<Lent>)) {
     let lent = Lent::new(condition);
     /// Takes the condition back, even after a panic.
     struct TakeBack<'l>(&'l Lent);
@@ -194,7 +208,7 @@ pub fn wait(
         }
     }
     let _lent = TakeBack(&lent);
-    threads.wait(what, &lent, deadline);
+    wait(&lent);
 }
 
 /// A condition that the thread which waits for it lends to the driver.
@@ -208,7 +222,7 @@ impl fmt::Debug for Lent {
 
 impl Lent {
     fn new(condition: &(dyn Fn() -> bool + Sync)) -> Arc<Self> {
-        // SAFETY: only `holds` uses the reference, under the lock. `wait` removes it under the
+        // SAFETY: only `holds` uses the reference, under the lock. `lend` removes it under the
         // same lock before the borrow ends, even after a panic.
         let lent = unsafe {
             std::mem::transmute::<&(dyn Fn() -> bool + Sync), &'static (dyn Fn() -> bool + Sync)>(

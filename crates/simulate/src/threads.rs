@@ -220,17 +220,33 @@ impl HostThreads {
         outside::set_time(clock.at(net.now), clock.time_of_day(net.now));
     }
 
-    /// Gives the turn back to the driver, and waits for the next one.
-    fn hand_back(&self, wait: Option<Wait>) {
+    /// Gives the turn back to the driver, and waits for the next one. True if the host has ended.
+    fn hand_back(&self, wait: Option<Wait>) -> bool {
         let seat = SEAT.with_borrow(Clone::clone).expect("a thread of a host has a seat");
         let mut state = seat.lock();
         (state.has_turn, state.wait, state.reports) = (false, wait, Reports::take());
         seat.changed.notify_all();
         let ends = seat.await_turn(state).ends;
         self.set_time();
-        if ends && !thread::panicking() {
-            resume_unwind(Box::new(Ended));
-        }
+        ends
+    }
+
+    /// A wait for a condition, which may end for no reason. True if the host has ended.
+    fn wait_for(
+        &self,
+        what: &'static str,
+        condition: &Arc<Lent>,
+        deadline: Option<Instant>,
+    ) -> bool {
+        let is_spurious = {
+            let mut net = lock(&self.machine.network);
+            let chance = net.profile.spurious;
+            let is_spurious = net.happens(Kind::Spurious, chance);
+            net.counts.spurious += u64::from(is_spurious);
+            is_spurious
+        };
+        let condition = condition.clone();
+        self.hand_back(Some(Wait { what, condition, deadline, is_spurious }))
     }
 
     /// What a new thread does, from its first turn to its end.
@@ -283,15 +299,13 @@ impl Threads for HostThreads {
     }
 
     fn wait(&self, what: &'static str, condition: &Arc<Lent>, deadline: Option<Instant>) {
-        let is_spurious = {
-            let mut net = lock(&self.machine.network);
-            let chance = net.profile.spurious;
-            let is_spurious = net.happens(Kind::Spurious, chance);
-            net.counts.spurious += u64::from(is_spurious);
-            is_spurious
-        };
-        let condition = condition.clone();
-        self.hand_back(Some(Wait { what, condition, deadline, is_spurious }));
+        if self.wait_for(what, condition, deadline) && !thread::panicking() {
+            resume_unwind(Box::new(Ended));
+        }
+    }
+
+    fn wait_for_lock(&self, condition: &Arc<Lent>) {
+        self.wait_for("a lock", condition, None);
     }
 
     fn give_way(&self) {
