@@ -35,8 +35,8 @@ impl<T: Send> Mutex<T> {
     ///
     /// # Errors
     ///
-    /// If a thread has panicked with the lock. Its guard is in the error. On a simulated thread there
-    /// is no error: the threads of a crashed host unwind, and must still get their locks.
+    /// If a thread has panicked with the lock. Its guard is in the error. On a simulated thread
+    /// there is no error: the threads of a crashed host unwind, and must still get their locks.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         if let Some(threads) = threads::here() {
