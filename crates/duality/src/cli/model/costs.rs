@@ -90,7 +90,9 @@ pub(in crate::cli) fn unit_costs(
     })?;
     if let Some(limit) = limit.filter(|_| until.is_some_and(|until| Instant::now() >= until)) {
         let seconds = limit.as_secs_f64().ceil();
-        let problem = format!("measuring unit costs takes longer than {seconds} s here");
+        let problem = format!(
+            "measuring unit costs takes longer than {seconds} s here: end what else runs, and measure again"
+        );
         return Err(Failure::new(Party::Machine, problem));
     }
     let missing = missing(&rows);
