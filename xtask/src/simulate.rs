@@ -39,11 +39,8 @@ const ARCHITECTURES: [&str; 8] = [
     "workpool-serial",
     "staged",
 ];
-/// The seeds of each service under an architecture. Each of them runs twice. staged hands over so
-/// often that a seed takes up to half a minute.
-fn seeds_of_pair(architecture: &str) -> &'static str {
-    if architecture == "staged" { "20" } else { "100" }
-}
+/// The seeds of each service under an architecture. Each of them runs twice.
+const SEEDS_OF_PAIR: &str = "100";
 
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let build = ["build", "--release", "--package=duality-simulate", "--example=services"];
@@ -60,8 +57,7 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
                 continue;
             }
             let option = format!("architecture={architecture}");
-            let seeds = seeds_of_pair(architecture);
-            execute(Command::new(&program).args([name, seeds, &option]))?;
+            execute(Command::new(&program).args([name, SEEDS_OF_PAIR, &option]))?;
         }
     }
     Ok(Passed)

@@ -25,7 +25,7 @@ use crate::net::Net;
 use crate::network::{Network, Story};
 use crate::process::Process;
 use crate::shared::{Main, Order, Shared, Task, Waits};
-use crate::threads::Reports;
+use crate::threads::{Reports, keep_on_one_processor};
 use crate::{order, outside};
 
 /// The stack of a task that waits on one. Code without optimisation needs more than services.
@@ -62,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) tells: Option<bool>,
     /// Whether it has a process of its own.
     pub(crate) is_apart: bool,
+    /// Which of the simulations that run at a time it is.
+    pub(crate) worker: usize,
 }
 
 /// What runs on a host.
@@ -72,10 +74,10 @@ enum Running {
 
 impl Running {
     /// Whether a step would do anything at `now`, events of a loop aside.
-    fn is_able(&self, now: Instant) -> bool {
+    fn is_able(&mut self, now: Instant) -> bool {
         match self {
             Self::Loop(host) => host.is_able(now),
-            Self::Process(process) => process.is_able(now),
+            Self::Process(process) => process.look(now),
         }
     }
 
@@ -122,6 +124,8 @@ struct Slot {
 
 struct Driver {
     shared: Arc<Shared>,
+    /// The worker that simulates, until a host has kernel threads.
+    worker: Option<usize>,
     hosts: Vec<Option<Slot>>,
     base: Instant,
     turns: u64,
@@ -152,7 +156,8 @@ pub(crate) fn run(plan: &Plan, test: impl FnOnce(Net) -> Task + Send + 'static) 
         test.expect("the test starts once")(net.clone())
     }));
     shared.order(Order::Start { host: TEST, main, waits: Waits::Suspend, may_panic: false });
-    let mut driver = Driver { shared, hosts: Vec::new(), base, turns: 0, failure: None };
+    let (hosts, worker) = (Vec::new(), Some(plan.worker));
+    let mut driver = Driver { shared, worker, hosts, base, turns: 0, failure: None };
     driver.run(nanoseconds(plan.limit), plan.turns);
     driver.end()
 }
@@ -197,11 +202,11 @@ impl Driver {
     }
 
     /// The hosts that can go on now, the least recent first.
-    fn find_able(&self, now: u64, able: &mut Vec<(u64, usize)>) {
+    fn find_able(&mut self, now: u64, able: &mut Vec<(u64, usize)>) {
         able.clear();
-        for (index, slot) in self.hosts.iter().enumerate() {
+        for (index, slot) in self.hosts.iter_mut().enumerate() {
             let Some(slot) = slot else { continue };
-            let Some(running) = &slot.running else { continue };
+            let Some(running) = &mut slot.running else { continue };
             let (is_told, own) = {
                 let net = lock(&self.shared.network);
                 let own = self.base + Duration::from_nanos(net.hosts[index].clock.at(now));
@@ -281,7 +286,7 @@ impl Driver {
             }
             Running::Process(process) => {
                 let turn = self.turns;
-                let given = process.step(now, turn, |able| order.choose(able, &mut lock(network)));
+                let given = process.step(turn, |able| order.choose(able, &mut lock(network)));
                 given.unwrap_or_else(|why| Reports { panic: None, refused: Some(why) })
             }
         };
@@ -378,6 +383,9 @@ impl Driver {
                 continue;
             }
             slot.starts_at = None;
+            if matches!(slot.main, Main::Thread(_)) {
+                self.worker.take().into_iter().for_each(keep_on_one_processor);
+            }
             self.shared.with_end(index, |end| end.outcome = None);
             let is_first = !std::mem::replace(&mut slot.has_started, true);
             lock(&self.shared.network).start(index, is_first);

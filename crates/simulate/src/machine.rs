@@ -230,8 +230,10 @@ impl Poller for HostMachine {
         Ok(())
     }
 
-    fn forget(&mut self, _descriptor: BorrowedFd<'_>, token: Token) {
-        self.network().forget(self.host, self.queue, token);
+    fn forget(&mut self, descriptor: BorrowedFd<'_>, token: Token) {
+        let mut net = self.network();
+        net.disarm(descriptor.as_raw_fd(), self.queue, token);
+        net.forget(self.host, self.queue, token);
     }
 
     /// Never sleeps: the driver moves the time.

@@ -22,9 +22,12 @@ pub(crate) struct Process {
     /// Those that have not ended, in the order in which they were started. The first is the main
     /// thread's, until it ends.
     living: Vec<Thread>,
+    /// Those that can go on, as the last look has found them.
+    able: AbleThreads,
 }
 
 /// The threads that can go on, for the choice of one: the least recent first.
+#[derive(Default)]
 pub(crate) struct AbleThreads(pub(crate) Vec<(u64, u32)>);
 
 impl Process {
@@ -39,11 +42,17 @@ impl Process {
         let within = scope.clone();
         threads.start(Box::new(move || within.enter(main)))?;
         let living = threads.take_started();
-        Ok(Self { threads, scope, living })
+        Ok(Self { threads, scope, living, able: AbleThreads::default() })
     }
 
-    pub(crate) fn is_able(&self, now: Instant) -> bool {
-        self.living.iter().any(|thread| thread.is_able(now))
+    /// Looks which threads can go on at `now`. Returns whether there is one.
+    pub(crate) fn look(&mut self, now: Instant) -> bool {
+        let able = self.living.iter().filter(|thread| thread.is_able(now));
+        let AbleThreads(found) = &mut self.able;
+        found.clear();
+        found.extend(able.map(|thread| (thread.last_turn, thread.number)));
+        found.sort_unstable();
+        !found.is_empty()
     }
 
     /// The time at which the first wait is over.
@@ -51,22 +60,19 @@ impl Process {
         self.living.iter().filter_map(Thread::deadline).min()
     }
 
-    /// One turn, of the thread that `choose` chooses. `turn` is its number.
+    /// One turn, of the thread that `choose` chooses of those that the last [`look`](Self::look)
+    /// has found. `turn` is its number.
     ///
     /// # Errors
     ///
     /// If the thread sleeps in the kernel.
     pub(crate) fn step(
         &mut self,
-        now: Instant,
         turn: u64,
         choose: impl FnOnce(&AbleThreads) -> usize,
     ) -> Result<Reports, String> {
-        let able = self.living.iter().filter(|thread| thread.is_able(now));
-        let mut able: Vec<_> = able.map(|thread| (thread.last_turn, thread.number)).collect();
-        able.sort_unstable();
-        let able = AbleThreads(able);
-        let place = if able.0.len() > 1 { choose(&able) } else { 0 };
+        let able = &self.able;
+        let place = if able.0.len() > 1 { choose(able) } else { 0 };
         let Some((_, number)) = able.0.get(place) else { return Ok(Reports::default()) };
         let chosen = self.living.iter_mut().position(|thread| thread.number == *number);
         let Some(chosen) = chosen else { return Ok(Reports::default()) };

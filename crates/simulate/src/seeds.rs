@@ -52,6 +52,7 @@ pub fn seeds(range: impl RangeBounds<u64>) -> Seeds {
             keeps: false,
             tells: None,
             is_apart: false,
+            worker: 0,
         },
         check: Check::Twice,
         again: Arc::new(|seed| format!("DUALITY_SEED={seed}, with the same cargo test")),
@@ -262,15 +263,16 @@ impl Seeds {
         let found: Mutex<(Tally, Option<(u64, Bad)>)> = Mutex::default();
         let workers = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| {
+            let (next, end, found) = (&next, &end, &found);
+            for worker in 0..workers {
+                scope.spawn(move || {
                     loop {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         if index >= end.load(Ordering::Relaxed) {
                             return;
                         }
-                        let seed = self.first + index;
-                        let outcome = self.run_one(seed, test);
+                        let plan = Plan { seed: self.first + index, worker, ..self.plan.clone() };
+                        let outcome = self.run_one(&plan, test);
                         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                         match outcome {
                             Ok(tally) => {
@@ -279,8 +281,8 @@ impl Seeds {
                             }
                             Err(bad) => {
                                 end.fetch_min(index, Ordering::Relaxed);
-                                if found.1.as_ref().is_none_or(|(other, _)| seed < *other) {
-                                    found.1 = Some((seed, bad));
+                                if found.1.as_ref().is_none_or(|(other, _)| plan.seed < *other) {
+                                    found.1 = Some((plan.seed, bad));
                                 }
                             }
                         }
@@ -291,9 +293,8 @@ impl Seeds {
         found.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run_one(&self, seed: u64, test: &Test) -> Result<Tally, Bad> {
-        let plan = Plan { seed, ..self.plan.clone() };
-        let outcome = simulate(&plan, test);
+    fn run_one(&self, plan: &Plan, test: &Test) -> Result<Tally, Bad> {
+        let outcome = simulate(plan, test);
         if let Some(why) = outcome.failure {
             return Err(Bad::Fails { why, time: outcome.time });
         }
@@ -301,7 +302,7 @@ impl Seeds {
             seeds: 1,
             time: outcome.time,
             counts: outcome.counts,
-            hash: outcome.hash.rotate_left((seed % 64) as u32),
+            hash: outcome.hash.rotate_left((plan.seed % 64) as u32),
         };
         let other = match self.check {
             Check::Never => return Ok(tally),
@@ -315,7 +316,7 @@ impl Seeds {
         }
         // Again, with all decisions kept, to find the first difference.
         let keep = |plan: &Plan| simulate(&Plan { keeps: true, ..plan.clone() }, test);
-        let (one, two) = (keep(&plan), keep(&other));
+        let (one, two) = (keep(plan), keep(&other));
         let runs = match self.check {
             Check::BothWaits => "state machines and stacks take different decisions",
             _ => "two runs of one seed differ: something outside of the simulation decides",

@@ -11,6 +11,8 @@
 //! of a host that has ended is ended too: its wait panics with [`Ended`], and its destructors run.
 
 mod queue;
+mod seat;
+mod sleep;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,7 +20,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -31,13 +33,11 @@ use crate::machine::{HostMachine, lock};
 use crate::outside;
 
 use self::queue::Queue;
+pub(crate) use self::seat::keep_on_one_processor;
+use self::seat::{Seat, Wait};
 
 /// The stack of a thread. Code without optimisation needs more than services.
 const STACK: usize = 2 << 20;
-
-/// How long the driver waits for a thread that has the turn, by the machine's clock. Only a thread
-/// that sleeps in the kernel takes so long.
-const STUCK: Duration = Duration::from_secs(60);
 
 /// What a thread panics with if its host has ended.
 struct Ended;
@@ -45,32 +45,6 @@ struct Ended;
 thread_local! {
     /// The seat of this kernel thread, if it is one of a host.
     static SEAT: RefCell<Option<Arc<Seat>>> = const { RefCell::new(None) };
-}
-
-/// Where a thread and the driver meet.
-#[derive(Default)]
-struct Seat {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    has_turn: bool,
-    is_ended: bool,
-    /// Whether the host has ended, so that the next wait ends the thread.
-    ends: bool,
-    wait: Option<Wait>,
-    reports: Reports,
-}
-
-/// What a thread waits for.
-struct Wait {
-    what: &'static str,
-    condition: Arc<Lent>,
-    deadline: Option<Instant>,
-    /// Whether it ends for no reason.
-    is_spurious: bool,
 }
 
 /// What the driver learns after a turn.
@@ -84,20 +58,6 @@ impl Reports {
     /// Those of this kernel thread.
     pub(crate) fn take() -> Self {
         Self { panic: outside::take_panic(), refused: outside::take_refused() }
-    }
-}
-
-impl Seat {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until the driver gives this thread the turn.
-    fn await_turn<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        while !state.has_turn {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state
     }
 }
 
@@ -138,28 +98,14 @@ impl Thread {
     ///
     /// # Errors
     ///
-    /// If the thread sleeps in the kernel. It then has the turn for ever, and is left alone.
+    /// If the thread sleeps in the kernel, or runs without a wait. It then has the turn for ever,
+    /// and is left alone.
     pub(crate) fn give_turn(&mut self, ends: bool) -> Result<Reports, String> {
-        let reports = outside::unobserved(|| {
-            let mut state = self.seat.lock();
-            (state.has_turn, state.ends, state.wait) = (true, ends, None);
-            self.seat.changed.notify_all();
-            let (mut state, waited) = self
-                .seat
-                .changed
-                .wait_timeout_while(state, STUCK, |state| state.has_turn)
-                .unwrap_or_else(PoisonError::into_inner);
-            match waited.timed_out() {
-                true => None,
-                false => Some((std::mem::take(&mut state.reports), state.is_ended)),
-            }
-        });
-        let (reports, is_ended) = reports.ok_or_else(|| {
-            format!(
-                "thread {} sleeps in the kernel, where no simulation sees it: use the runtime's \
-                 locks and waits",
-                self.number
-            )
+        let thread = self.handle.as_ref().map(JoinHandle::thread);
+        let taken = outside::unobserved(|| self.seat.take_turn(thread, ends));
+        let (reports, is_ended) = taken.map_err(|why| {
+            let number = self.number;
+            format!("thread {number} {why}: use the runtime's locks and waits")
         })?;
         if is_ended && let Some(handle) = self.handle.take() {
             // What is local to the thread is dropped before anything else happens.
@@ -174,6 +120,8 @@ pub(crate) struct HostThreads {
     machine: HostMachine,
     /// The machine's time at which the simulation began.
     base: Instant,
+    /// The kernel thread of the driver.
+    driver: thread::Thread,
     /// Itself, for the threads that it starts.
     own: std::sync::Weak<Self>,
     /// The threads that have been started since the last turn.
@@ -193,10 +141,12 @@ impl fmt::Debug for HostThreads {
 }
 
 impl HostThreads {
+    /// The threads of a host. The caller is the driver.
     pub(crate) fn new(machine: HostMachine, base: Instant) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             machine,
             base,
+            driver: thread::current(),
             own: own.clone(),
             started: Mutex::default(),
             next: AtomicU64::new(0),
@@ -223,10 +173,9 @@ impl HostThreads {
     /// Gives the turn back to the driver, and waits for the next one. True if the host has ended.
     fn hand_back(&self, wait: Option<Wait>) -> bool {
         let seat = SEAT.with_borrow(Clone::clone).expect("a thread of a host has a seat");
-        let mut state = seat.lock();
-        (state.has_turn, state.wait, state.reports) = (false, wait, Reports::take());
-        seat.changed.notify_all();
-        let ends = seat.await_turn(state).ends;
+        let reports = Reports::take();
+        seat.hand_back(|state| (state.wait, state.reports) = (wait, reports));
+        let ends = seat.await_turn();
         self.set_time();
         ends
     }
@@ -251,7 +200,8 @@ impl HostThreads {
 
     /// What a new thread does, from its first turn to its end.
     fn run(self: &Arc<Self>, seat: &Arc<Seat>, inherited: outside::Inherited, body: Body) {
-        let ends = seat.await_turn(seat.lock()).ends;
+        seat.lock().thread = Some(rustix::thread::gettid().as_raw_pid() as u32);
+        let ends = seat.await_turn();
         outside::adopt(inherited);
         outside::name_hosts(&self.machine.network);
         self.set_time();
@@ -266,9 +216,7 @@ impl HostThreads {
         SEAT.take();
         let reports = Reports::take();
         outside::end();
-        let mut state = seat.lock();
-        (state.has_turn, state.is_ended, state.reports) = (false, true, reports);
-        seat.changed.notify_all();
+        seat.hand_back(|state| (state.is_ended, state.reports) = (true, reports));
     }
 }
 
@@ -284,7 +232,7 @@ impl Threads for HostThreads {
 
     fn start(&self, body: Body) -> io::Result<()> {
         let own = self.own.upgrade().expect("a thread of the host asks");
-        let seat = Arc::<Seat>::default();
+        let seat = Seat::new(self.driver.clone());
         let inherited = outside::inherit().ok_or(io::ErrorKind::Unsupported)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed) as u32;
         let running = seat.clone();

@@ -1,5 +1,7 @@
 //! `duality simulate`: runs a service in a simulated world, with faults, by seeds that come back.
 
+mod progress;
+
 use std::time::{Duration, Instant};
 
 use duality_architectures::Registry;
@@ -8,6 +10,7 @@ use duality_lab::names::choose_from;
 use duality_simulate::services::{self, Size};
 use duality_simulate::{Faults, Seeds, Tally, Waits, seeds};
 
+use self::progress::Progress;
 use super::{Failure, Party, on_paper, paragraph, print};
 use crate::catalogue::{Catalogue, exchange_of};
 
@@ -204,7 +207,11 @@ where
             .map_err(|why| Failure::new(Party::Subject, format!("seed {seed} fails: {why}")));
     }
     let begin = Instant::now();
-    match seeds.try_run(test) {
+    let progress = Progress::new(name, arguments.seed.map_or(arguments.seeds, |_| 1));
+    let shown = progress.clone();
+    let outcome = seeds.watched(move |passed| shown.passed(passed)).try_run(test);
+    progress.end();
+    match outcome {
         Ok(tally) => print(&summary(name, architecture, &tally, begin.elapsed())),
         Err(failure) => {
             print(&failure.to_string())?;

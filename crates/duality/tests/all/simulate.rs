@@ -25,6 +25,48 @@ fn seeds_pass_and_come_back() {
 }
 
 #[test]
+fn architectures_run_one_after_the_other() {
+    let output = simulate(&["echo", "-a", "threads,pool", "--seeds", "2", "--for", "5s"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let runs: Vec<_> = text.lines().filter(|line| line.starts_with("echo: 2 seeds pass")).collect();
+    let [threads, pool] = runs[..] else { panic!("two runs: {text}") };
+    assert!(threads.contains("each twice under threads"), "{text}");
+    assert!(pool.contains("each twice under pool"), "{text}");
+    assert_eq!(text.matches("hash of all seeds: ").count(), 2, "{text}");
+}
+
+/// Runs the command on a terminal, as `script` of util-linux gives it. `None` without that program.
+fn on_a_terminal(terminal: &str) -> Option<String> {
+    let line = "\"$DUALITY\" simulate time --seeds 3 --for 2s >/dev/null";
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", line, "/dev/null"])
+        .env("DUALITY", env!("CARGO_BIN_EXE_duality"))
+        .env("TERM", terminal)
+        .env_remove("NO_COLOR")
+        .output();
+    if let Err(error) = &output {
+        eprintln!("no terminal: script: {error}");
+    }
+    let output = output.ok()?;
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    Some(text)
+}
+
+#[test]
+fn a_terminal_shows_progress() {
+    if let Some(text) = on_a_terminal("xterm") {
+        assert!(text.contains("time ") && text.contains("/3 seeds, "), "{text:?}");
+    }
+    if let Some(text) = on_a_terminal("dumb") {
+        assert!(!text.contains('\x1b'), "it cannot rewrite a line: {text:?}");
+    }
+    let output = simulate(&["time", "--seeds", "3", "--for", "2s"]);
+    assert!(output.stderr.is_empty(), "no terminal: {:?}", String::from_utf8(output.stderr));
+}
+
+#[test]
 fn a_seed_is_told() {
     let output = simulate(&["time", "--seed", "3", "--for", "2s", "--trace"]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -39,6 +81,8 @@ fn a_mistake_is_one_line() {
         (&["chat", "--trace"], "--seed"),
         (&["chat", "--clients", "0"], "--servers and --clients: from 1"),
         (&["chat", "--seed", "1", "--seeds", "2"], "cannot be used with"),
+        (&["chat", "-a", "threads,fork"], "fork cannot be simulated: its processes cannot share"),
+        (&["chat", "-a", "threads,pool", "--seed", "1", "--trace"], "--trace tells of one"),
     ] {
         let output = simulate(arguments);
         let text = String::from_utf8(output.stderr).unwrap();

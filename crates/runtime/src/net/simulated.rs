@@ -228,6 +228,11 @@ impl Channel for Simulated {
         Some(self.machine.is_quiet(self.socket))
     }
 
+    fn moves(&self, socket: BorrowedFd<'_>, twin: BorrowedFd<'_>) {
+        self.machine.opened(twin.as_raw_fd(), self.socket);
+        self.machine.closed(socket.as_raw_fd());
+    }
+
     fn duplicate(&self, _socket: BorrowedFd<'_>, twin: BorrowedFd<'_>) -> Option<Box<dyn Channel>> {
         if self.machine.shares_descriptor() {
             return None;

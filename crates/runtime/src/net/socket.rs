@@ -402,6 +402,9 @@ impl Socket {
             let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
             let old = self.descriptor.replace(duplicate);
             let old = old.expect("a socket has its descriptor until it is dropped");
+            if let Some(channel) = &self.channel {
+                channel.moves(old.as_fd(), self.as_fd());
+            }
             remote::close(watcher, token, old);
         }
         Ok(())

@@ -23,6 +23,11 @@
 //! Each event loop, or process without loops, has its own room and subscription. So a loop's
 //! members need nothing of another loop. A room without members closes its subscription.
 //!
+//! **Epochs.** A Redis that starts again may give numbers again. Then all subscriptions to its
+//! earlier process are dead, though a server may notice that only seconds later. So a room belongs
+//! to the process of Redis that it hears, and its members publish in that process's channel alone.
+//! If a newcomer's number is of another process, the room is over.
+//!
 //! A message is the member's number, LF, and whole lines, each with the number before it: `17⏎17>
 //! hello⏎17> good morning⏎`. All servers skip bytes that are not a message.
 
@@ -59,6 +64,9 @@ pub(super) struct Across {
 /// The last room of a loop, if there was one. The room may be over.
 type Slot = Mutex<Option<Arc<Room>>>;
 
+/// How often a newcomer finds that Redis has started again, before it is sent away.
+const ATTEMPTS: usize = 10;
+
 /// The reason why a client does not become a member.
 #[derive(Debug)]
 pub(super) enum Refusal {
@@ -82,9 +90,14 @@ impl Across {
     pub(super) async fn join(&self) -> Result<(Arc<Room>, Arc<Member>), Refusal> {
         // Boxed, as in `say`, because a connection's task has room for its largest wait.
         Box::pin(async {
-            let number = self.channel.number().await?;
-            loop {
+            for _ in 0..ATTEMPTS {
                 let room = self.room().await?;
+                let (epoch, number) = self.channel.number().await?;
+                if room.epoch() != Some(&epoch) {
+                    // Redis has started again, so nothing comes to this room any more.
+                    room.cut();
+                    continue;
+                }
                 // The room may have been closed at this moment.
                 let Ok(member) = room.join_as(number) else { continue };
                 return match self.say(&room, &member, &[]).await {
@@ -98,6 +111,7 @@ impl Across {
                     }
                 };
             }
+            Err(Refusal::Unavailable)
         })
         .await
     }
@@ -112,8 +126,9 @@ impl Across {
     ) -> Result<u64, Unsaid> {
         Box::pin(async {
             let message = encode(member.number(), lines);
+            let epoch = room.epoch().ok_or(Unsaid)?;
             room.expect(member)?;
-            if let Err(unavailable) = self.channel.publish(&message).await {
+            if let Err(unavailable) = self.channel.publish(epoch, None, &message).await {
                 room.give_up(member);
                 return Err(unavailable.into());
             }
@@ -130,8 +145,8 @@ impl Across {
         if let Some(room) = slot.as_ref().filter(|room| !room.is_over()) {
             return Ok(room.clone());
         }
-        let subscription = self.channel.subscribe().await?;
-        let room = Arc::new(Room::new(self.backlog));
+        let (epoch, subscription) = self.channel.subscribe(None).await?;
+        let room = Arc::new(Room::of_epoch(epoch, self.backlog));
         task::spawn(hear(HeardRoom(room.clone()), subscription))?;
         *slot = Some(room.clone());
         Ok(room)

@@ -30,12 +30,15 @@ use std::{
 use duality_runtime::sync::Notify;
 
 use super::log::{Log, Overtaken, Prefix};
+use crate::store::Epoch;
 
 /// The state that the members share.
 pub(super) struct Room {
     state: Mutex<State>,
     /// The number of bytes that a member may be behind before its lines wait.
     pace: u64,
+    /// The epoch of the channel that the room hears, if there is one.
+    epoch: Option<Epoch>,
 }
 
 struct State {
@@ -114,7 +117,17 @@ impl Room {
             waiting: Vec::new(),
             spare: Vec::new(),
         };
-        Self { state: Mutex::new(state), pace: backlog as u64 / 4 }
+        Self { state: Mutex::new(state), pace: backlog as u64 / 4, epoch: None }
+    }
+
+    /// An empty room that hears a channel in this epoch.
+    pub(super) fn of_epoch(epoch: Epoch, backlog: usize) -> Self {
+        Self { epoch: Some(epoch), ..Self::new(backlog) }
+    }
+
+    /// The epoch of the channel that the room hears. `None` if it hears no channel.
+    pub(super) fn epoch(&self) -> Option<&Epoch> {
+        self.epoch.as_ref()
     }
 
     /// A new member, which gets all later lines.

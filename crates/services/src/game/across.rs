@@ -19,6 +19,9 @@
 //! server has gone. Then the answer is no or does not come, and the player tries again. About once
 //! a second, a waiting player renews its offer if there is none.
 //!
+//! **Epochs.** A Redis that starts again may give numbers again. So a desk belongs to the process of
+//! Redis that it hears, and reaches no desk of another process (`store::Channel`).
+//!
 //! **No queue.** A player's next lines are published after the opponent's writer has written the
 //! earlier ones. So only the sockets queue lines, as within one server.
 //!
@@ -47,11 +50,14 @@ use super::{
 use crate::{
     line::{FULL, UNAVAILABLE},
     per_loop::PerLoop,
-    store::{Channel, Subscription, Unavailable},
+    store::{Channel, Epoch, Subscription, Unavailable},
 };
 
 /// How long an answer may take. Afterwards the player asks another player.
 const ANSWER: Duration = Duration::from_secs(2);
+
+/// How often a client finds that Redis has started again, before it is sent away.
+const ATTEMPTS: usize = 10;
 
 /// The interval at which offers are renewed and opponents' desks are checked.
 const ROUND: Duration = Duration::from_secs(1);
@@ -65,6 +71,8 @@ pub(super) struct Across {
 /// The state that the players of a loop share.
 struct Desk {
     channel: Channel,
+    /// The epoch of the channel, in which the numbers of desks and players are unique.
+    epoch: Epoch,
     number: u64,
     state: Mutex<Players>,
 }
@@ -115,9 +123,14 @@ impl Across {
 
     /// Gives the client a place.
     async fn sit(&self, output: &Output) -> Result<Seat, Ending> {
-        let number = self.channel.number().await?;
-        loop {
+        for _ in 0..ATTEMPTS {
             let desk = self.desk().await?;
+            let (epoch, number) = self.channel.number().await?;
+            if epoch != desk.epoch {
+                // Redis has started again, so nothing comes to this desk any more.
+                desk.ends();
+                continue;
+            }
             let player = Arc::new(Player::new(number, output.clone()));
             {
                 let mut players = desk.players();
@@ -131,6 +144,7 @@ impl Across {
             task::spawn(write(desk, player))?;
             return Ok(seat);
         }
+        Err(Ending::Word(UNAVAILABLE))
     }
 
     /// The desk of this loop.
@@ -140,13 +154,20 @@ impl Across {
         if let Some(desk) = slot.as_ref().filter(|desk| !desk.players().over) {
             return Ok(desk.clone());
         }
-        let number = self.channel.number().await?;
-        let subscription = self.channel.numbered(number).subscribe().await?;
-        let desk =
-            Arc::new(Desk { channel: self.channel.clone(), number, state: Mutex::default() });
-        task::spawn(attend(Attended(desk.clone()), subscription))?;
-        *slot = Some(desk.clone());
-        Ok(desk)
+        for _ in 0..ATTEMPTS {
+            let (of_number, number) = self.channel.number().await?;
+            let (epoch, subscription) = self.channel.subscribe(Some(number)).await?;
+            if epoch != of_number {
+                // Redis has started again meanwhile, and may give the number to another desk.
+                continue;
+            }
+            let (channel, state) = (self.channel.clone(), Mutex::default());
+            let desk = Arc::new(Desk { channel, epoch, number, state });
+            task::spawn(attend(Attended(desk.clone()), subscription))?;
+            *slot = Some(desk.clone());
+            return Ok(desk);
+        }
+        Err(Ending::Word(UNAVAILABLE))
     }
 }
 
@@ -255,7 +276,7 @@ impl Desk {
     /// got it: none or one.
     async fn send(&self, player: u64, to: Place, word: Word<'_>) -> Result<u64, Unavailable> {
         let message = Message { to: to.player, from: self.place(player), word };
-        self.channel.numbered(to.desk).publish(&message.encode()).await
+        self.channel.publish(&self.epoch, Some(to.desk), &message.encode()).await
     }
 
     /// The place of a player of this desk.
@@ -265,6 +286,12 @@ impl Desk {
 
     fn players(&self) -> MutexGuard<'_, Players> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the desk, and tells its players.
+    fn ends(&self) {
+        self.players().over = true;
+        self.all().iter().for_each(|player| player.ends(UNAVAILABLE));
     }
 
     fn player(&self, number: u64) -> Option<Arc<Player>> {
@@ -317,7 +344,7 @@ impl Desk {
             opponents.extend(other.map(|other| other.desk));
         }
         for desk in opponents {
-            if self.channel.numbered(desk).publish(b"").await? == 0 {
+            if self.channel.publish(&self.epoch, Some(desk), b"").await? == 0 {
                 let is_gone = |other: Place| other.desk == desk;
                 let all = self.all();
                 let lost = all.iter().filter(|player| player.standing().other.is_some_and(is_gone));
@@ -373,8 +400,7 @@ struct Attended(Arc<Desk>);
 
 impl Drop for Attended {
     fn drop(&mut self) {
-        self.0.players().over = true;
-        self.0.all().iter().for_each(|player| player.ends(UNAVAILABLE));
+        self.0.ends();
     }
 }
 

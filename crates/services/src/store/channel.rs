@@ -3,6 +3,11 @@
 //! The channel is a channel of Redis (PUBLISH, SUBSCRIBE), with a counter and an offer that Redis
 //! keeps. Like a [`Store`](super::Store), a channel is made before the architecture starts its
 //! processes, threads and loops. It uses connections in the same way.
+//!
+//! **Epochs.** A Redis that starts again may have lost data, and then gives numbers again that it
+//! has given before. So a number is unique only in its epoch: the time of one process of Redis. The
+//! epoch is in the channel's name. So a server with a subscription of an earlier epoch cannot send
+//! anything to servers with a later one.
 
 use std::sync::Arc;
 
@@ -15,11 +20,21 @@ use super::{InvalidStore, Location, Options, Shared, Unavailable};
 #[derive(Clone)]
 pub struct Channel {
     shared: Arc<Shared<Redis>>,
-    /// The name of the channel.
+    /// The beginning of the channel's name.
     name: Arc<str>,
     /// The keys of the counter and of the offer.
     counter: Arc<str>,
     offer: Arc<str>,
+}
+
+/// The time of one process of Redis, by its `run_id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Epoch(Arc<str>);
+
+impl Epoch {
+    pub(super) fn new(run_id: &str) -> Self {
+        Self(run_id.into())
+    }
 }
 
 /// The messages published since the subscription, in order and without a gap.
@@ -60,19 +75,20 @@ impl Channel {
         self.shared.reporting(block_on(self.shared.kind.reach()))
     }
 
-    /// The next number. Numbers begin at 1. Redis gives no number twice, unless it loses its data.
+    /// The next number, and its epoch. Numbers begin at 1. Redis gives no number twice in an epoch.
     ///
     /// # Errors
     ///
     /// [`Unavailable`].
-    pub async fn number(&self) -> Result<u64, Unavailable> {
+    pub async fn number(&self) -> Result<(Epoch, u64), Unavailable> {
         self.shared.reporting(self.shared.kind.count(self.counter.as_bytes()).await)
     }
 
-    /// A channel with this number in its name, and otherwise the same.
-    #[must_use]
-    pub fn numbered(&self, number: u64) -> Self {
-        Self { name: format!("{}:{number}", self.name).into(), ..self.clone() }
+    /// The name of the channel in an epoch. Several channels are told apart by a `number`.
+    fn name_in(&self, Epoch(epoch): &Epoch, number: Option<u64>) -> String {
+        let name = &self.name;
+        number
+            .map_or_else(|| format!("{name}:{epoch}"), |number| format!("{name}:{epoch}:{number}"))
     }
 
     /// Makes an offer, unless there is one. Returns whether it made the offer.
@@ -93,23 +109,34 @@ impl Channel {
         self.shared.reporting(self.shared.kind.take_offer(self.offer.as_bytes()).await)
     }
 
-    /// Sends a message to all subscribers. Returns how many there are.
+    /// Sends a message to all subscribers of an epoch, at the channel with this number if there is
+    /// one. Returns how many there are.
     ///
     /// # Errors
     ///
     /// [`Unavailable`]; all subscribers may get the message once nevertheless.
-    pub async fn publish(&self, message: &[u8]) -> Result<u64, Unavailable> {
-        self.shared.reporting(self.shared.kind.publish(self.name.as_bytes(), message).await)
+    pub async fn publish(
+        &self,
+        epoch: &Epoch,
+        number: Option<u64>,
+        message: &[u8],
+    ) -> Result<u64, Unavailable> {
+        let name = self.name_in(epoch, number);
+        self.shared.reporting(self.shared.kind.publish(name.as_bytes(), message).await)
     }
 
-    /// Subscribes to the channel.
+    /// Subscribes to the channel of the present epoch, or to the one with this number.
     ///
     /// # Errors
     ///
     /// [`Unavailable`].
-    pub async fn subscribe(&self) -> Result<Subscription, Unavailable> {
-        let heard = self.shared.kind.subscribe(self.name.as_bytes()).await;
-        Ok(Subscription { heard: self.shared.reporting(heard)?, shared: self.shared.clone() })
+    pub async fn subscribe(
+        &self,
+        number: Option<u64>,
+    ) -> Result<(Epoch, Subscription), Unavailable> {
+        let name = |epoch: &Epoch| self.name_in(epoch, number);
+        let (epoch, heard) = self.shared.reporting(self.shared.kind.subscribe(&name).await)?;
+        Ok((epoch, Subscription { heard, shared: self.shared.clone() }))
     }
 }
 

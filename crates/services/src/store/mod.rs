@@ -31,7 +31,7 @@ use duality_runtime::time::Duration;
 
 use crate::client::Client;
 
-pub use channel::{Channel, Subscription};
+pub use channel::{Channel, Epoch, Subscription};
 pub use location::{Location, Synchronous};
 
 use redis::Redis;

@@ -49,7 +49,7 @@ impl Network {
 
     pub(crate) fn opened(&mut self, descriptor: RawFd, number: u64) {
         let Some(socket) = self.sockets.get_mut(&number) else { return };
-        socket.files.push(File { descriptor, armed: [None; 2] });
+        socket.files.push(File { descriptor, armed: Default::default() });
         self.hosts[socket.host].files += 1;
         self.files.insert(descriptor, number);
     }

@@ -75,8 +75,8 @@ struct Listener {
 /// A descriptor of a socket, and the tokens that wait for it.
 struct File {
     descriptor: RawFd,
-    /// For each direction: what waits.
-    armed: [Option<Armed>; 2],
+    /// For each direction: what waits, once at most in each queue of events.
+    armed: [Vec<Armed>; 2],
 }
 
 /// What waits for a direction of a descriptor: a token in a queue of events.

@@ -33,7 +33,11 @@ impl Network {
     fn watch(&mut self, descriptor: RawFd, direction: Direction, armed: Armed) {
         let Some(number) = self.files.get(&descriptor).copied() else { return };
         let Some(file) = self.file_mut(number, descriptor) else { return };
-        file.armed[direction as usize].get_or_insert(armed);
+        // A descriptor may be in several queues, as in several epoll(7) descriptors.
+        let all = &mut file.armed[direction as usize];
+        if !all.iter().any(|other| other.queue == armed.queue) {
+            all.push(armed);
+        }
         self.look(number);
     }
 
@@ -44,9 +48,13 @@ impl Network {
         }
     }
 
-    /// Ends the watch of a descriptor that stays open.
-    pub(crate) fn disarm_all(&mut self, descriptor: RawFd) {
-        BOTH.into_iter().for_each(|direction| self.disarm(descriptor, direction));
+    /// Ends a queue's watch of a descriptor that stays open.
+    pub(crate) fn disarm(&mut self, descriptor: RawFd, queue: usize, token: Token) {
+        let Some(number) = self.files.get(&descriptor).copied() else { return };
+        let Some(file) = self.file_mut(number, descriptor) else { return };
+        for all in &mut file.armed {
+            all.retain(|armed| armed.queue != queue || armed.token != token);
+        }
     }
 
     /// A further queue of events of a host.
@@ -85,14 +93,15 @@ impl Network {
         let Some(socket) = self.sockets.get_mut(&number) else { return };
         for file in &mut socket.files {
             for direction in BOTH {
-                if let Some(armed) = &mut file.armed[direction as usize]
-                    && ready[direction as usize]
-                    && !std::mem::replace(&mut armed.is_due, true)
-                {
-                    let due = (armed.token, direction, file.descriptor);
+                if !ready[direction as usize] {
+                    continue;
+                }
+                for armed in &mut file.armed[direction as usize] {
                     let queues = &mut self.hosts[socket.host].due;
-                    if let Some(queue) = queues.get_mut(armed.queue) {
-                        queue.push_back(due);
+                    if !std::mem::replace(&mut armed.is_due, true)
+                        && let Some(queue) = queues.get_mut(armed.queue)
+                    {
+                        queue.push_back((armed.token, direction, file.descriptor));
                     }
                 }
             }
@@ -117,7 +126,7 @@ impl Network {
                 continue;
             }
             let (token, direction, descriptor) = due;
-            self.told(descriptor, direction);
+            self.told(descriptor, direction, queue);
             events.push(event(token, direction));
         }
         if self.happens(Kind::Spurious, self.profile.spurious) {
@@ -131,9 +140,9 @@ impl Network {
             .flat_map(|socket| &socket.files)
             .flat_map(|file| BOTH.map(|direction| (file, direction)))
             .filter_map(|(file, direction)| {
-                let armed = file.armed[direction as usize]?;
-                let waits = armed.queue == queue && !armed.is_due;
-                waits.then_some((armed.token, direction, file.descriptor))
+                let mut all = file.armed[direction as usize].iter();
+                let armed = all.find(|armed| armed.queue == queue && !armed.is_due)?;
+                Some((armed.token, direction, file.descriptor))
             })
             .collect();
         if waiting.is_empty() {
@@ -143,25 +152,17 @@ impl Network {
         let (token, direction, descriptor) = waiting[index];
         self.counts.spurious += 1;
         self.tell(|net| format!("! {} wakes for nothing", net.name(host)));
-        self.told(descriptor, direction);
+        self.told(descriptor, direction, queue);
         events.push(event(token, direction));
     }
 
     /// The queue has been told of an event: only a queue of edges goes on watching.
-    fn told(&mut self, descriptor: RawFd, direction: Direction) {
+    fn told(&mut self, descriptor: RawFd, direction: Direction, queue: usize) {
         let Some(number) = self.files.get(&descriptor).copied() else { return };
         let Some(file) = self.file_mut(number, descriptor) else { return };
-        match &mut file.armed[direction as usize] {
-            Some(armed) if armed.is_edge => armed.is_due = false,
-            armed => *armed = None,
-        }
-    }
-
-    fn disarm(&mut self, descriptor: RawFd, direction: Direction) {
-        let Some(number) = self.files.get(&descriptor).copied() else { return };
-        if let Some(file) = self.file_mut(number, descriptor) {
-            file.armed[direction as usize] = None;
-        }
+        let all = &mut file.armed[direction as usize];
+        all.iter_mut().filter(|armed| armed.queue == queue).for_each(|armed| armed.is_due = false);
+        all.retain(|armed| armed.queue != queue || armed.is_edge);
     }
 }
 

@@ -157,3 +157,73 @@ impl Client for Member {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use duality_runtime::time::{sleep, timeout};
+
+    use super::super::Size;
+    use super::*;
+    use crate::{Faults, Net, seeds};
+
+    const MOMENT: Duration = Duration::from_millis(100);
+
+    fn well<T>(outcome: Result<T, Trouble>) -> Result<T, Violation> {
+        outcome.map_err(|trouble| match trouble {
+            Trouble::Broken(why) | Trouble::Wrong(why) => why.into(),
+        })
+    }
+
+    /// Joins at a server. Returns the connection and the number.
+    async fn join(server: usize) -> Result<(Wire, u64), Violation> {
+        let mut wire = well(Wire::connect(server).await)?;
+        let greeting = well(patiently(wire.line()).await)?;
+        let number = greeting.strip_prefix("* you are ").and_then(|number| number.parse().ok());
+        Ok((wire, number.ok_or(greeting)?))
+    }
+
+    /// Redis starts again while a server has members, and the server has not noticed it yet.
+    /// Returns whether a newcomer at another server has gotten a number again.
+    async fn a_number_comes_again(net: Net) -> Result<bool, Violation> {
+        let days = Days::new(net.clone(), "chat", Size { servers: 2, ..Size::default() });
+        let _servers = days.servers(&days.redis()?);
+        sleep(10 * MOMENT).await;
+        let (mut first, mut second) = (join(0).await?, join(0).await?);
+        net.named("redis").crash().restart_after(MOMENT);
+        sleep(2 * MOMENT).await;
+        let (mut one, other) = (join(1).await?, join(1).await?);
+        // The first line finds that the server's connection to Redis is broken.
+        for old in [&mut first, &mut second] {
+            well(old.0.send(b"hello\n").await)?;
+            sleep(MOMENT).await;
+        }
+        let heard = timeout(50 * MOMENT, one.0.line()).await;
+        let comes_again = second.1 == other.1;
+        match heard {
+            Ok(line) if comes_again => {
+                let line = well(line)?;
+                Err(format!("two members are number {}, and one says {line:?}", other.1).into())
+            }
+            _ => Ok(comes_again),
+        }
+    }
+
+    /// Once, lines of a member of before reached a room in which its number was another member's.
+    #[test]
+    fn no_line_is_of_a_number_that_redis_has_given_again() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        seeds(0..20).faults(Faults::NONE).once().run(move |net| {
+            let counted = counted.clone();
+            async move {
+                let comes_again = a_number_comes_again(net).await?;
+                counted.fetch_add(usize::from(comes_again), Ordering::Relaxed);
+                Ok::<(), Violation>(())
+            }
+        });
+        assert!(count.load(Ordering::Relaxed) > 0, "some seed loses the data");
+    }
+}

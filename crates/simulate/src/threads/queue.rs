@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use duality_poller::{Direction, Event, Poller, Token};
@@ -23,7 +23,7 @@ pub(crate) struct Queue {
     /// The descriptors of the kernel that are armed to be read.
     kernels: Vec<(RawFd, Token)>,
     /// The drains of the host that the loop has been told of.
-    drains: u64,
+    drains: AtomicU64,
 }
 
 impl fmt::Debug for Queue {
@@ -36,7 +36,7 @@ impl Queue {
     pub(crate) fn new(threads: Arc<HostThreads>) -> Self {
         let machine = threads.machine();
         let number = lock(&machine.network).add_queue(machine.host);
-        Self { threads, number, kernels: Vec::new(), drains: 0 }
+        Self { threads, number, kernels: Vec::new(), drains: AtomicU64::new(0) }
     }
 
     /// Sleeps until the queue has events, one of the `kernels` is readable, the host drains, or
@@ -48,12 +48,15 @@ impl Queue {
         events: &mut Vec<Event>,
     ) {
         let machine = self.threads.machine();
+        let told = self.drains.load(Ordering::Relaxed);
         let has_events = || {
             lock(&machine.network).has_events(machine.host, self.number)
-                || self.threads.drains.load(Ordering::Relaxed) != self.drains
+                || self.threads.drains.load(Ordering::Relaxed) != told
                 || kernels.iter().any(|(number, _)| kernel_says_ready(*number, Direction::Read))
         };
         threads::wait(&*self.threads, "events", &has_events, deadline);
+        // Each drain ends one sleep, and not all later ones.
+        self.drains.store(self.threads.drains.load(Ordering::Relaxed), Ordering::Relaxed);
         lock(&machine.network).events(machine.host, self.number, events);
     }
 }
@@ -75,10 +78,9 @@ impl Poller for Queue {
         Ok(())
     }
 
-    fn forget(&mut self, _descriptor: BorrowedFd<'_>, token: Token) {
+    fn forget(&mut self, descriptor: BorrowedFd<'_>, token: Token) {
         self.kernels.retain(|(_, other)| *other != token);
-        let machine = self.threads.machine();
-        lock(&machine.network).forget(machine.host, self.number, token);
+        Watcher::forget(self, descriptor, token);
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
@@ -86,7 +88,6 @@ impl Poller for Queue {
         let deadline = timeout.and_then(|timeout| self.threads.now().checked_add(timeout));
         let kernels = std::mem::take(&mut self.kernels);
         self.sleep(&kernels, deadline, events);
-        self.drains = self.threads.drains.load(Ordering::Relaxed);
         self.kernels = kernels;
         self.kernels.retain(|&(number, token)| {
             let is_ready = kernel_says_ready(number, Direction::Read);
@@ -108,7 +109,7 @@ impl Watcher for Queue {
     fn forget(&self, descriptor: BorrowedFd<'_>, token: Token) {
         let machine = self.threads.machine();
         let mut net = lock(&machine.network);
-        net.disarm_all(descriptor.as_raw_fd());
+        net.disarm(descriptor.as_raw_fd(), self.number, token);
         net.forget(machine.host, self.number, token);
     }
 

@@ -43,6 +43,24 @@ architectures! {
     staged "staged"
 }
 
+/// Players write to each other, so their sockets move between loops. Once, the simulation did not
+/// learn of a socket's next descriptor, and no event came for it.
+#[test]
+fn a_socket_that_moves_between_loops_has_events() {
+    let service = simulation("game").expect("it is one of ours");
+    let size = Size { architecture: Some("epoll"), ..Size::default() };
+    seeds(6..7).run(service.run(size));
+}
+
+/// Once, the reactor of a server that drained did not sleep any more, and took 90,000 turns.
+#[test]
+fn a_drain_ends_one_sleep() {
+    let service = simulation("blocks").expect("it is one of ours");
+    let size = Size { architecture: Some("staged"), ..Size::default() };
+    let tally = seeds(2..3).once().run(service.run(size));
+    assert!(tally.counts.drains > 0 && tally.counts.turns < 30_000, "{}", tally.counts);
+}
+
 #[test]
 fn every_architecture_is_tested_or_says_why_not() {
     let able: Vec<_> = ALL.iter().filter(|one| unsimulated(**one).is_none()).collect();

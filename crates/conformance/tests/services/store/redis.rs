@@ -282,15 +282,15 @@ fn what_is_published_is_heard_once_and_in_one_order(world: World) {
     let server = Server::start();
     let channel = server.channel("");
     world.run(async move {
-        let (mut one, mut other) =
-            (channel.subscribe().await.unwrap(), channel.subscribe().await.unwrap());
+        let (epoch, mut one) = channel.subscribe(None).await.unwrap();
+        let (_, mut other) = channel.subscribe(None).await.unwrap();
         let publishers: Vec<_> = (0..PUBLISHERS)
             .map(|publisher| {
-                let channel = channel.clone();
+                let (channel, epoch) = (channel.clone(), epoch.clone());
                 task::spawn(async move {
                     for message in 0..MESSAGES {
                         let message = format!("{publisher}: {message}\r\n");
-                        channel.publish(message.as_bytes()).await.unwrap();
+                        channel.publish(&epoch, None, message.as_bytes()).await.unwrap();
                     }
                 })
                 .unwrap()
@@ -317,30 +317,34 @@ fn a_subscription_outlasts_silence_and_ends_with_its_server(world: World) {
     let mut server = Server::start();
     let channel = server.channel("");
     world.run(async move {
-        assert_eq!(channel.number().await.unwrap(), 1);
-        let mut subscription = channel.subscribe().await.unwrap();
+        let (first, number) = channel.number().await.unwrap();
+        assert_eq!(number, 1);
+        let (epoch, mut subscription) = channel.subscribe(None).await.unwrap();
+        assert_eq!(epoch, first, "one process of Redis is one epoch");
         // The subscriber pings Redis, and Redis answers.
         for _ in 0..3 {
             assert_eq!(subscription.next().await.unwrap(), None);
         }
-        channel.publish(b"hello").await.unwrap();
+        channel.publish(&epoch, None, b"hello").await.unwrap();
         assert_eq!(message(&mut subscription).await, "hello");
         server.kill();
         let error = subscription.next().await.unwrap_err().to_string();
         assert!(error.contains("is unavailable: it broke the connection"), "{error}");
-        assert!(channel.publish(b"hello").await.is_err());
+        assert!(channel.publish(&epoch, None, b"hello").await.is_err());
         server.restart();
         let start = Instant::now();
-        let mut subscription = loop {
-            match channel.subscribe().await {
-                Ok(subscription) => break subscription,
+        let (epoch, mut subscription) = loop {
+            match channel.subscribe(None).await {
+                Ok(subscribed) => break subscribed,
                 Err(error) => assert!(start.elapsed() < EVER, "{error}"),
             }
             task::yield_now().await;
         };
-        channel.publish(b"again").await.unwrap();
+        assert_ne!(epoch, first, "another process is another epoch");
+        assert_eq!(channel.publish(&first, None, b"late").await.unwrap(), 0);
+        channel.publish(&epoch, None, b"again").await.unwrap();
         assert_eq!(message(&mut subscription).await, "again");
-        assert_eq!(channel.number().await.unwrap(), 2);
+        assert_eq!(channel.number().await.unwrap(), (epoch, 2));
     });
 }
 
@@ -348,11 +352,12 @@ fn databases_have_channels_of_their_own(world: World) {
     let server = Server::start();
     let (first, second) = (server.channel(""), server.channel("/1"));
     world.run(async move {
-        let mut heard = first.subscribe().await.unwrap();
-        second.publish(b"not for the first").await.unwrap();
-        first.publish(b"for the first").await.unwrap();
+        let (epoch, mut heard) = first.subscribe(None).await.unwrap();
+        second.publish(&epoch, None, b"not for the first").await.unwrap();
+        first.publish(&epoch, None, b"for the first").await.unwrap();
         assert_eq!(message(&mut heard).await, "for the first");
-        assert_eq!((first.number().await, second.number().await), (Ok(1), Ok(1)));
+        assert_eq!(first.number().await, Ok((epoch.clone(), 1)));
+        assert_eq!(second.number().await, Ok((epoch, 1)));
     });
     drop(server);
 }

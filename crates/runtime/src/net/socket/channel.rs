@@ -115,6 +115,12 @@ pub(crate) trait Channel: Send + Sync {
         None
     }
 
+    /// Tells that the socket goes on with the descriptor `twin`, a duplicate of `socket`, which is
+    /// about to be closed.
+    fn moves(&self, socket: BorrowedFd<'_>, twin: BorrowedFd<'_>) {
+        let _ = (socket, twin);
+    }
+
     /// Tells the peer of the end without waiting, if it has not been told.
     fn close(&self, socket: BorrowedFd<'_>) {
         let _ = socket;

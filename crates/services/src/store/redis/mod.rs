@@ -46,6 +46,7 @@ use rustix::io::Errno;
 use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
 use self::connection::Connection;
 pub(super) use self::subscription::Subscription;
+use super::channel::Epoch;
 use super::pool::{Checkout, NoTurn, Pool};
 use super::{Failed, Options, RedisCalls, Remark, Visit};
 use crate::client::Client;
@@ -54,6 +55,9 @@ use crate::per_loop::PerLoop;
 const VISITORS: &[u8] = b"duality:visitors";
 const REMARKS: &[u8] = b"duality:remarks";
 const PHONE: &[u8] = b"duality:phone";
+
+/// Asks which process of Redis answers.
+const WHICH: &[&[u8]] = &[b"INFO", b"server"];
 
 /// The pause before the next attempt after Redis was unreachable.
 const REST: Duration = Duration::from_millis(100);
@@ -209,9 +213,12 @@ impl Redis {
         self.call(&find, client, |[phone]| text(phone)).await
     }
 
-    /// Adds one to the number at `key`, and returns it.
-    pub(super) async fn count(&self, key: &[u8]) -> Result<u64, Failed> {
-        self.call(&Commands::once(&[b"INCR", key]), Client::NONE, |[count]| number(&count)).await
+    /// Adds one to the number at `key`, and returns it with the epoch in which Redis did so.
+    pub(super) async fn count(&self, key: &[u8]) -> Result<(Epoch, u64), Failed> {
+        let mut count = Commands::once(WHICH);
+        count.push(&[b"INCR", key]);
+        self.call(&count, Client::NONE, |[which, count]| Some((epoch(which)?, number(&count)?)))
+            .await
     }
 
     /// Sets the text at `key`, unless there is one.
@@ -236,12 +243,25 @@ impl Redis {
         self.call(&publish, Client::NONE, |[receivers]| number(&receivers)).await
     }
 
-    pub(super) async fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failed> {
+    /// Subscribes to the channel that has this `name` in the epoch of the connection.
+    pub(super) async fn subscribe(
+        &self,
+        name: &(dyn Fn(&Epoch) -> String + Sync),
+    ) -> Result<(Epoch, Subscription), Failed> {
         let group = self.group();
         let subscribing = async {
             group.exchanges.is_over()?;
             group.connects.is_over()?;
-            self.connect(Client::NONE).await?.subscribe(channel).await
+            let mut connection = self.connect(Client::NONE).await?;
+            let which = Commands::repeatable(WHICH);
+            let replies = connection.exchange(&which.bytes, which.count, Client::NONE).await?;
+            if let Some(refusal) = replies.iter().find_map(refusal) {
+                return Err(refusal);
+            }
+            let epoch = replies.into_iter().next().and_then(epoch);
+            let epoch = epoch.ok_or(Fault::Confused("names no run_id"))?;
+            let subscription = connection.subscribe(name(&epoch).as_bytes()).await?;
+            Ok((epoch, subscription))
         };
         group.settle(subscribing.await)
     }
@@ -471,6 +491,13 @@ fn number(reply: &Reply) -> Option<u64> {
         Reply::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
         _ => None,
     }
+}
+
+/// The epoch in a reply to [`WHICH`].
+fn epoch(reply: Reply) -> Option<Epoch> {
+    let told = text(reply)??;
+    let run_id = told.lines().find_map(|line| line.strip_prefix("run_id:"))?;
+    Some(Epoch::new(run_id.trim_end()))
 }
 
 /// A text, if there is one.

@@ -29,6 +29,8 @@ pub(super) struct Redis {
     data: Data,
     clients: BTreeMap<u64, Client>,
     next: u64,
+    /// How often it has started: each process of a Redis has a name of its own.
+    starts: u64,
 }
 
 #[derive(Default)]
@@ -60,6 +62,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "hget", words: (3, 3), run: Redis::get_field },
     Command { name: "hset", words: (4, MANY), run: Redis::set_fields },
     Command { name: "incr", words: (2, 2), run: Redis::increment },
+    Command { name: "info", words: (1, MANY), run: Redis::describe },
     Command { name: "lpush", words: (3, MANY), run: Redis::push },
     Command { name: "lrange", words: (4, 4), run: Redis::range },
     Command { name: "ping", words: (1, 2), run: Redis::ping },
@@ -73,6 +76,7 @@ impl Redis {
     /// Starts without clients, and with the data of before if `keeps` is set.
     pub(super) fn start(&mut self, keeps: bool) {
         self.clients.clear();
+        self.starts += 1;
         if !keeps {
             self.data = Data::default();
         }
@@ -145,6 +149,12 @@ impl Redis {
             return Ok(Reply::Array(vec![bulk("pong"), Reply::BulkString(text)]));
         }
         Ok(text.map_or_else(|| simple("PONG"), |text| Reply::BulkString(text.clone())))
+    }
+
+    /// INFO, whatever section it asks for: which process this is.
+    fn describe(&mut self, _client: u64, _words: Words<'_>) -> Answer {
+        let starts = self.starts;
+        Ok(bulk(&format!("# Server\r\nredis_version:7.0.15\r\nrun_id:{starts:040x}\r\n")))
     }
 
     fn select(&mut self, client: u64, words: Words<'_>) -> Answer {

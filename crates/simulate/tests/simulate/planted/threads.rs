@@ -209,3 +209,42 @@ fn threads_without_a_fault_pass() {
     });
     assert!(tally.counts.preemptions > 0, "{}", tally.counts);
 }
+
+/// What a thread of a host does in the kernel, the simulation does not see.
+fn asleep(program: fn() -> Result<(), String>) -> String {
+    let outcome = seeds(0..1).unshrunk().once().try_run(move |net| async move {
+        let host = net.program("program", move || {
+            start(move || drop(program()));
+            block_on(sleep(Duration::from_secs(3600)));
+            Ok::<(), String>(())
+        });
+        host.ended().await
+    });
+    outcome.expect_err("it sleeps for ever").why
+}
+
+#[test]
+fn a_thread_that_sleeps_in_the_kernel_is_named() {
+    for (program, call) in [
+        (sleeps as fn() -> Result<(), String>, "clock_nanosleep(2), as std::thread::sleep does"),
+        (waits_for_ever, "futex(2), as at a lock of std"),
+    ] {
+        let why = asleep(program);
+        let begins = "program: thread 1 sleeps in the kernel, where no simulation sees it, in ";
+        assert!(why.starts_with(begins) && why.contains(call), "{why}");
+        assert!(why.ends_with(": use the runtime's locks and waits"), "{why}");
+    }
+}
+
+fn sleeps() -> Result<(), String> {
+    std::thread::sleep(Duration::from_secs(3600));
+    Ok(())
+}
+
+fn waits_for_ever() -> Result<(), String> {
+    let mutex = std::sync::Mutex::new(());
+    let never = std::sync::Condvar::new();
+    let locked = mutex.lock().map_err(|error| error.to_string())?;
+    drop(never.wait(locked));
+    Ok(())
+}
