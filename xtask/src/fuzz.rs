@@ -12,8 +12,6 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use crate::failure::{At as _, Failure, Result};
 use crate::outcome::Pass::Passed;
@@ -91,45 +89,25 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
     let folder = workspace.target.join("fuzz");
     build(workspace, &folder, &host, options.target.as_deref())?;
     let programs = folder.join(host).join("brief");
-    let run = |target: &str| {
-        let seeds = workspace.root.join("fuzz/corpus").join(target);
-        let place = TargetFolders { seeds, folder: &folder, target };
+    let mut broken = Vec::new();
+    for target in &targets {
+        let place = TargetFolders {
+            seeds: workspace.root.join("fuzz/corpus").join(target),
+            folder: &folder,
+            target,
+        };
         match place.run(&programs.join(target), seconds, seed) {
             Ok(line) => println!("{target:<16} {line}"),
             Err(problem) => {
                 println!("{target:<16} {problem}");
-                return Err(());
+                broken.push(target.as_str());
             }
         }
-        Ok(())
-    };
-    match beside_each_other(&targets, run).join(", ") {
-        broken if broken.is_empty() => Ok(Passed),
-        broken => Err(format!("found something in {broken}").into()),
     }
-}
-
-/// Runs each target, as many at a time as there are processors. Returns those that failed.
-fn beside_each_other(targets: &[String], run: impl Fn(&str) -> Result<(), ()> + Sync) -> Vec<&str> {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let waiting = Mutex::new(targets.iter());
-    let broken = Mutex::new(Vec::new());
-    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-    thread::scope(|scope| {
-        for _ in 0..processors {
-            scope.spawn(|| {
-                while let Some(target) = next() {
-                    if run(target).is_err() {
-                        let mut broken = broken.lock().unwrap_or_else(PoisonError::into_inner);
-                        broken.push(target.as_str());
-                    }
-                }
-            });
-        }
-    });
-    let mut broken = broken.into_inner().unwrap_or_else(PoisonError::into_inner);
-    broken.sort_unstable();
-    broken
+    match broken.len() {
+        0 => Ok(Passed),
+        _ => Err(format!("found something in {}", broken.join(", ")).into()),
+    }
 }
 
 /// The names of the targets, in alphabetical order.
@@ -254,20 +232,6 @@ mod tests {
         for wrong in [&["--seconds"][..], &["--seconds", "0"], &["a", "b"], &["--jobs"]] {
             assert!(Options::read(wrong).is_err(), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn each_target_runs_once_and_each_failure_is_named() {
-        let targets: Vec<String> = (0..40).map(|number| format!("t{number:02}")).collect();
-        let ran = Mutex::new(Vec::new());
-        let broken = beside_each_other(&targets, |target| {
-            ran.lock().unwrap().push(target.to_owned());
-            if target.ends_with('3') { Err(()) } else { Ok(()) }
-        });
-        assert_eq!(broken, ["t03", "t13", "t23", "t33"]);
-        let mut ran = ran.into_inner().unwrap();
-        ran.sort();
-        assert_eq!(ran, targets);
     }
 
     #[test]

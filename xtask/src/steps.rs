@@ -401,7 +401,7 @@ fn fuzz(workspace: &Workspace) -> Outcome {
 fn doc(workspace: &Workspace) -> Outcome {
     execute(
         cargo_command(workspace)
-            .args(["doc", "--workspace", "--no-deps", FEATURES])
+            .args(["doc", "--workspace", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )
 }
