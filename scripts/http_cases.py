@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes the score of HTTP servers on the cases of crates/conformance/tests/services/http_cases.toml. That
+"""Computes the score of HTTP servers on the cases of crates/services/tests/all/http_cases.toml. That
 file explains the cases.
 
     python3 scripts/http_cases.py TARGET...
@@ -22,7 +22,7 @@ import time
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CASES = ROOT / "crates/conformance/tests/services/http_cases.toml"
+CASES = ROOT / "crates/services/tests/all/http_cases.toml"
 DUALITY = os.environ.get("DUALITY", ROOT / "target/release/duality")
 NEXT = "GET /next HTTP/1.1\r\nHost: h\r\n\r\n"
 # Seconds that a server has to answer a case and close.

@@ -1,7 +1,7 @@
 //! Compares what comes through a relay with what its upstream answers, under every architecture.
-//! `tests/services/relay.rs` has the faults that need short limits.
+//! `crates/services/tests/all/relay.rs` has the faults that need short limits.
 
-#[path = "../services/relay_upstream/mod.rs"]
+#[path = "../../../services/tests/all/relay_upstream/mod.rs"]
 mod relay_upstream;
 
 use std::io::{ErrorKind, Read, Write};

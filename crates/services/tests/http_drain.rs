@@ -2,7 +2,7 @@
 //! connection ends. There is one test, because a drain applies to the whole process and cannot be
 //! undone.
 
-#[path = "services/http_client/mod.rs"]
+#[path = "all/http_client/mod.rs"]
 mod http_client;
 
 use std::sync::{Arc, Barrier};
