@@ -129,9 +129,9 @@
 //!
 //! A panic in a service closes its connection. All other connections and the server go on. The
 //! panic hook reports the panic first, as usual. A panic in a spawned task becomes a
-//! [`task::JoinError`] for the task that awaits the handle. The panic releases a [`sync::Mutex`]
-//! and does not poison it. Under fork and prefork, a panic stays in its process. With `panic =
-//! "abort"` a panic ends the process.
+//! [`task::JoinError`] for the task that awaits the handle, with what the task panicked with. The
+//! panic releases a [`sync::Mutex`] and does not poison it. Under fork and prefork, a panic stays
+//! in its process. With `panic = "abort"` a panic ends the process.
 //!
 //! # Errors
 //!
@@ -176,8 +176,9 @@
 //! # }
 //! ```
 //!
-//! [`block_on`] runs a future without any server, in the block world. Use it to test a function
-//! that needs no connection.
+//! [`block_on`] runs a future without any server, in the block world, and [`run_in`] in any world.
+//! `#[duality::test]` makes an `async fn` a test in every world, in virtual time, or under the
+//! seeds of a simulation: see [`test`](macro@test).
 
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
@@ -206,11 +207,19 @@ mod setup;
 mod watch;
 
 pub use duality_architectures::{Needs, Options};
+pub use duality_macros::{main, test};
 #[cfg(feature = "hyper")]
 pub use duality_runtime::hyper;
+pub use duality_runtime::world::World;
 pub use duality_runtime::{block_on, drained, fs, join, net, select, sync, task, time};
+pub use duality_runtime::{run_in, run_paused_in};
 pub use handle::Handle;
 pub use service::Service;
+
+/// The examples of the page docs/from-tokio.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/from-tokio.md")]
+pub struct FromTokio;
 
 #[cfg(feature = "simulate")]
 #[doc(inline)]

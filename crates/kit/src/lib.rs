@@ -9,14 +9,11 @@
 use std::fmt;
 use std::future::Future;
 use std::io::{self, Write};
-use std::sync::mpsc;
 
 pub use duality_poller::Kind;
-use duality_runtime::block_on;
-use duality_runtime::blocks::{Reactor, Tasks, Waits};
 use duality_runtime::event_loop::{EventLoop, LoopWorld};
-use duality_runtime::task::thread::{self, ThreadStack};
 use duality_runtime::world::{self, World};
+use duality_runtime::{block_on, run_in};
 
 /// The stack of a user-level thread, in bytes. Bodies without optimisation need more than services.
 const STACK: usize = 256 * 1024;
@@ -69,7 +66,7 @@ impl Case {
         let body = beginning_in(self.world(), body);
         let (kind, loop_world) = match self {
             Self::Block => return block_on(body),
-            Self::Reactor => return run_as_blocks(body),
+            Self::Reactor => return run_in(World::Reactor, body),
             Self::Park(kind) => (kind, LoopWorld::Park { stack_size: STACK }),
             Self::Suspend(kind) => (kind, LoopWorld::Suspend),
         };
@@ -99,36 +96,6 @@ where
 async fn beginning_in<F: Future>(expected: World, body: F) -> F::Output {
     assert_eq!(world::here(), expected);
     body.await
-}
-
-/// This kernel thread runs the blocks of all tasks, and another one the reactor.
-fn run_as_blocks<F>(body: F) -> F::Output
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    let reactor = Reactor::new().unwrap();
-    let (queue, blocks) = mpsc::channel();
-    let (tell, receiver) = mpsc::channel();
-    let dispatch = move |block| {
-        // No block is taken any more once the body has ended.
-        let _ = queue.send(block);
-    };
-    let tasks = Tasks::new(Waits::Suspend(reactor.clone()), dispatch);
-    let running = reactor.clone();
-    // In the scope of this kernel thread, as the thread of a staged server is.
-    const REACTOR: ThreadStack = ThreadStack::fixed(STACK, "the reactor's thread");
-    let started = thread::start(REACTOR, Box::new(move || running.run()));
-    started.map_err(|refused| refused.error).unwrap();
-    tasks.start(Box::pin(async move { tell.send(body.await).unwrap() }));
-    let outcome = loop {
-        blocks.recv().unwrap().run();
-        match receiver.try_recv() {
-            Err(mpsc::TryRecvError::Empty) => {}
-            outcome => break outcome,
-        }
-    };
-    reactor.stop();
-    outcome.expect("the body has panicked")
 }
 
 /// Makes each `fn` that is named a test in every world: block, park, suspend and reactor. The

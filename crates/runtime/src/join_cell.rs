@@ -139,6 +139,11 @@ impl<T, W> Joiner<T, W> {
         cell.value.with_mut(|value| unsafe { (*value).take() })
     }
 
+    /// Whether the value is there, or has been.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.cell().state.load(Ordering::Acquire) == COMPLETE
+    }
+
     fn cell(&self) -> &JoinCell<T, W> {
         // SAFETY: the other side frees the cell only after ABANDONED, which the drop of this value
         // writes.

@@ -48,6 +48,7 @@ pub mod priority;
 pub mod processor;
 pub mod reload;
 mod remote;
+mod run;
 pub mod shared;
 pub mod sync;
 pub mod task;
@@ -61,6 +62,7 @@ mod wait;
 pub mod world;
 
 pub use remote::wakeup;
+pub use run::{run_in, run_paused_in};
 pub use world::block::block_on;
 pub use world::drained::drained;
 

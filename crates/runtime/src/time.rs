@@ -158,6 +158,31 @@ pub fn timeout<F: Future>(
     Timeout { deadline: now().checked_add(limit), is_noted: false, future: Some(future) }
 }
 
+/// As [`timeout`], up to a point of time. Several operations can share it.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::block_on;
+/// use duality::time::{Duration, Elapsed, now, sleep, timeout_at};
+///
+/// block_on(async {
+///     let deadline = now() + Duration::from_millis(2);
+///     assert_eq!(timeout_at(deadline, async { 7 }).await, Ok(7));
+///     let long = sleep(Duration::from_secs(3600));
+///     assert_eq!(timeout_at(deadline, long).await, Err(Elapsed));
+/// });
+/// ```
+///
+/// # Errors
+///
+/// [`Elapsed`] if the deadline passed first.
+pub fn timeout_at<F: Future>(
+    deadline: Instant,
+    future: F,
+) -> impl Future<Output = Result<F::Output, Elapsed>> {
+    Timeout { deadline: Some(deadline), is_noted: false, future: Some(future) }
+}
+
 pin_project! {
     /// Written by hand: an `async fn` would store the future twice, as its argument and where it is
     /// polled.

@@ -1,6 +1,7 @@
 //! The tests of the library and of the command. They are one program: to link one for each file
 //! takes longer than to run them.
 
+mod attributes;
 #[cfg(feature = "tool")]
 mod capacity;
 #[cfg(feature = "tool")]
@@ -14,6 +15,7 @@ mod hostile;
 mod kept_port;
 #[cfg(feature = "tool")]
 mod kept_runs;
+mod libraries;
 mod library;
 #[cfg(feature = "tool")]
 mod live;

@@ -125,7 +125,7 @@ impl EventLoop {
     ///
     /// # Panics
     ///
-    /// Panics if `root` panics, with the same payload. Also panics if the poller itself fails,
+    /// Panics if `root` panics, with a message of its own. Also panics if the poller itself fails,
     /// which is a bug.
     pub fn run<F: Future + 'static>(&mut self, root: F) -> F::Output {
         let output = Rc::new(RefCell::new(None));

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use duality_poller::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
+};
 use rustix::process::getpid;
 
 use super::TcpStream;
@@ -17,7 +19,7 @@ use super::injection::{self, Injections, Injector};
 use super::simulated;
 use super::socket::{Access, Done, Moved, Rest, Socket, TimeLimit, nonblocking_here};
 use crate::drain::{self, DrainTarget};
-use crate::machine::{Machine, SocketId};
+use crate::machine::{Machine, SocketId, UnixKind};
 use crate::visibility;
 use crate::world::{self, World};
 
@@ -117,6 +119,25 @@ impl TcpListener {
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         listen(&descriptor, options.backlog)?;
         let input = DrainTarget::Listener(getpid());
+        let socket = Socket::new(descriptor, false).ending_at_drain(input);
+        Ok(Self { socket, rest: Rest::default(), source: Source::Network })
+    }
+
+    /// A listener at the Unix socket `address`.
+    pub(super) fn bind_unix(address: &SocketAddrUnix, options: &ListenOptions) -> io::Result<Self> {
+        let input = DrainTarget::Listener(getpid());
+        if let Some(machine) = simulated::machine() {
+            let id = machine.open_unix(UnixKind::Stream)?;
+            let socket = simulated::socket(&machine, id)?.ending_at_drain(input);
+            machine.bind_unix(id, address)?;
+            machine.listen_unix(id, options.backlog)?;
+            let source = Source::Machine(machine, id);
+            return Ok(Self { socket, rest: Rest::default(), source });
+        }
+        let flags = SocketFlags::CLOEXEC;
+        let descriptor = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        bind(&descriptor, address)?;
+        listen(&descriptor, options.backlog)?;
         let socket = Socket::new(descriptor, false).ending_at_drain(input);
         Ok(Self { socket, rest: Rest::default(), source: Source::Network })
     }

@@ -23,7 +23,8 @@ use crate::task::offload;
 /// ```
 ///
 /// The C library's resolver blocks. So a helper thread asks it, unless this kernel thread may
-/// block.
+/// block. Under a [`timeout`](crate::time::timeout), a helper thread asks in any case. The time
+/// limit then ends the wait, and the helper's call goes on alone.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! TCP and UDP, with the names and shapes of `std::net`.
+//! TCP, UDP and Unix sockets, with the names and shapes of `std::net`.
 
 mod group;
 mod inherited;
@@ -17,6 +17,7 @@ mod stream;
 #[cfg(feature = "rustls")]
 pub mod tls;
 mod udp;
+pub mod unix;
 
 #[doc(hidden)]
 pub use group::{Choice, ListenerGroup};

@@ -124,7 +124,7 @@ impl TcpStream {
         Ok(stream)
     }
 
-    fn from_socket(socket: Socket) -> Self {
+    pub(super) fn from_socket(socket: Socket) -> Self {
         Self { socket, read_timeout: None, write_timeout: None, client: None, limits: None }
     }
 
@@ -228,7 +228,7 @@ impl TcpStream {
         })
     }
 
-    /// Fills `buffer`.
+    /// Fills `buffer`. The drop of the future before its end loses the bytes read so far.
     ///
     /// # Errors
     ///
@@ -267,7 +267,7 @@ impl TcpStream {
         self.operate(Direction::Write, |socket| socket.send(bytes))
     }
 
-    /// Writes all of `bytes`.
+    /// Writes all of `bytes`. After a drop before the end, some of them may be on their way.
     ///
     /// # Errors
     ///

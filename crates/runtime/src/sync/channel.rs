@@ -176,7 +176,7 @@ impl<T> fmt::Display for SendError<T> {
 impl<T: fmt::Debug> std::error::Error for SendError<T> {}
 
 impl<T> Sender<T> {
-    /// Sends a value, and waits for room.
+    /// Sends a value, and waits for room. The drop of the future before its end drops the value.
     ///
     /// # Errors
     ///
@@ -264,7 +264,7 @@ impl<T> fmt::Debug for Receiver<T> {
 
 impl<T> Receiver<T> {
     /// Receives the next value, and waits for one. `None` if every sender is gone and no value is
-    /// left.
+    /// left. A wait that is given up loses no value.
     #[track_caller]
     pub fn recv(&mut self) -> impl Future<Output = Option<T>> {
         graph::arrive("receive", Location::caller());

@@ -18,12 +18,21 @@
 //! - [`channel`] gives room to senders in the order in which they came. Values leave in the order
 //!   in which they went in.
 //!
+//! - [`RwLock`] has readers and writers in the order in which they came. Readers that follow each
+//!   other read at the same time.
+//!
+//! [`broadcast`], [`watch`], [`Barrier`] and [`CancellationToken`] hand nothing to a single task.
+//! They wake all tasks that wait, in the order in which they came.
+//!
 //! `try_acquire`, `try_lock` and `try_send` fail while tasks wait. Fairness costs a switch of tasks
 //! for each release while tasks wait. A task that wants the lock again right after its release goes
 //! to the end of the line.
 
 use std::sync::atomic;
 
+mod barrier;
+pub mod broadcast;
+mod cancellation;
 pub mod channel;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -31,10 +40,16 @@ mod mutex;
 mod notify;
 pub mod oneshot;
 mod permits;
+mod rwlock;
 mod semaphore;
+mod value_lock;
 mod wait_queue;
 mod waiter_list;
+pub mod watch;
 
+pub use barrier::{Barrier, BarrierWaitResult};
+pub use cancellation::{CancellationToken, DropGuard};
 pub use mutex::{Mutex, MutexGuard};
 pub use notify::Notify;
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Either, gather, race};
 use crate::sync::Notify;
 
 /// Makes `future` one that [`AbortHandle::abort`] ends. Its output is then [`Aborted`].
@@ -40,9 +39,9 @@ pub fn abortable<F: Future>(
     let order = Arc::new(Order { is_given: AtomicBool::new(false), told: Notify::new() });
     let handle = AbortHandle { order: order.clone() };
     let abortable = async move {
-        match gather(race(order.told.notified(), future)).await {
-            Either::First(()) => Err(Aborted),
-            Either::Second(output) => Ok(output),
+        crate::select! {
+            () = order.told.notified() => Err(Aborted),
+            output = future => Ok(output),
         }
     };
     (abortable, handle)

@@ -1,7 +1,10 @@
 //! Tasks: starting them, taking turns, and work that must not hold up a loop.
 
 mod abort;
+mod join;
+mod join_set;
 mod offload;
+mod select;
 mod several;
 // Support for the architectures. Hidden items here and below may change without notice.
 #[doc(hidden)]
@@ -11,34 +14,35 @@ pub mod thread;
 pub use crate::world::budget::end_round;
 pub use crate::world::gather::gather;
 pub use abort::{AbortHandle, Aborted, abortable};
+pub use join::{JoinError, JoinHandle};
+pub use join_set::JoinSet;
 pub use offload::offload;
 pub(crate) use offload::on_disk;
 #[doc(hidden)]
 pub use offload::{HELPERS, limit_helpers, submit};
 #[doc(hidden)]
-pub use several::{Either, Joined, race};
+pub use select::{Branch, Branches, Either, NoBranch, Polled, Select, all_disabled};
+#[doc(hidden)]
+pub use several::Joined;
 
-use std::fmt;
 use std::future::Future;
 use std::io;
-use std::mem;
 use std::num::NonZeroU32;
 use std::panic::Location;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use pin_project_lite::pin_project;
-
+use self::join::{Finish, Spawned};
 use crate::blocks;
 use crate::event_loop::core::Core;
 use crate::event_loop::{ReservedTask, current};
 use crate::gather::leave_turn;
-use crate::join_cell::{Completer, Joiner, join_cell};
+use crate::join_cell::join_cell;
 use crate::visibility::graph::{self, Trace};
-use crate::visibility::{self, Label, Wait, thread_slots};
+use crate::visibility::{self, Label, thread_slots};
 use crate::wait::Waited;
-use crate::world::{self, Here, block};
+use crate::world::{Here, block};
 
 #[doc(hidden)]
 pub use crate::blocks::BoxedFuture;
@@ -92,12 +96,12 @@ where
     let (completer, joiner) = join_cell();
     start(reserved, || Spawned {
         future,
-        finish: Finish { completer, outcome: Err(JoinError) },
+        finish: Finish::new(completer),
         trace: Trace::spawned(),
     })?;
     let state = size_of::<Spawned<F>>() as u64;
     visibility::count(|counters| counters.task_state_allocated_bytes.add(state));
-    Ok(JoinHandle { joiner })
+    Ok(JoinHandle::new(joiner))
 }
 
 fn start<F>(reserved: Option<ReservedTask>, make: impl FnOnce() -> F) -> io::Result<()>
@@ -380,103 +384,6 @@ pub fn current_stage() -> Option<String> {
 #[inline]
 pub fn leaf<R>(body: impl FnOnce() -> R + Send) -> R {
     duality_fiber::below(body)
-}
-
-/// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run
-/// on. A task that is to be ended from outside is spawned as [`abortable`].
-///
-/// ```
-/// # use duality_runtime as duality;
-/// use duality::{block_on, task};
-///
-/// # fn main() -> std::io::Result<()> {
-/// block_on(async {
-///     let task = task::spawn(async { assert_eq!(1 + 1, 3) })?;
-///     assert_eq!(task.await, Err(task::JoinError), "it panicked");
-///     Ok(())
-/// })
-/// # }
-/// ```
-pub struct JoinHandle<T> {
-    joiner: Joiner<Result<T, JoinError>, Waker>,
-}
-
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("JoinHandle").finish_non_exhaustive()
-    }
-}
-
-/// The task ended without a result: the task panicked, or its loop ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JoinError;
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the task panicked or was dropped before it ended")
-    }
-}
-
-impl std::error::Error for JoinError {}
-
-impl<T> Future for JoinHandle<T> {
-    type Output = Result<T, JoinError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { joiner } = self.get_mut();
-        graph::arrive_again("join", Location::caller());
-        let outcome = world::wait_until(context, Wait::Join, None, |context| {
-            let waker = || context.waker().clone();
-            let outcome = joiner.poll(waker);
-            outcome.map_or(Poll::Pending, Poll::Ready)
-        });
-        outcome.map(|outcome| {
-            graph::depart();
-            outcome.expect("without a deadline it waits until there is an outcome")
-        })
-    }
-}
-
-pin_project! {
-    /// The future that runs as a task. Written by hand: an `async` block would store the future
-    /// twice, as captured and as awaited.
-    struct Spawned<F: Future> {
-        #[pin]
-        future: F,
-        finish: Finish<F::Output>,
-        trace: Option<Box<Trace>>,
-    }
-}
-
-impl<F: Future> Future for Spawned<F> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
-        let turn = graph::run(this.trace);
-        this.future.poll(context).map(|output| {
-            if let Some(turn) = turn {
-                turn.ends();
-            }
-            this.finish.outcome = Ok(output);
-        })
-    }
-}
-
-/// The task's end of its handle. A drop reports the outcome of the task, which is an error unless
-/// the task ended.
-struct Finish<T> {
-    completer: Completer<Result<T, JoinError>, Waker>,
-    outcome: Result<T, JoinError>,
-}
-
-impl<T> Drop for Finish<T> {
-    fn drop(&mut self) {
-        let outcome = mem::replace(&mut self.outcome, Err(JoinError));
-        if let Ok(Some(waiter)) = self.completer.complete(outcome) {
-            waiter.wake();
-        }
-    }
 }
 
 /// Runs `body`, and stops a panic, which the panic hook has reported.

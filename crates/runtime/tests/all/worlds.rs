@@ -321,7 +321,7 @@ async fn join_returns_what_the_task_returned() {
 
 async fn join_reports_a_panic() {
     let handle = task::spawn(async { panic!("on purpose") }).unwrap();
-    assert_eq!(handle.await, Err::<(), _>(task::JoinError));
+    assert!(handle.await.unwrap_err().is_panic());
 }
 
 async fn yield_lets_others_run() {
@@ -435,7 +435,7 @@ async fn a_receiver_that_leaves_frees_its_senders() {
 async fn offload_returns_and_panics() {
     assert_eq!(task::offload(|| 6 * 7).await, 42);
     let handle = task::spawn(async { task::offload(|| panic!("on purpose")).await }).unwrap();
-    assert_eq!(handle.await, Err::<(), _>(task::JoinError));
+    assert!(handle.await.unwrap_err().is_panic());
 }
 
 async fn files_stay_beneath_their_root() {

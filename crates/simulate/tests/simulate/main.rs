@@ -7,6 +7,7 @@ mod architectures;
 mod disks;
 mod links;
 mod planted;
+mod primitives;
 mod services;
 mod sockets;
 mod world;

@@ -7,6 +7,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::drain;
 use crate::tcp_info::accept_queue_length;
 
@@ -56,8 +58,19 @@ impl Rest {
     }
 }
 
+/// The most connections that a Unix listener still accepts. The kernel does not tell how long its
+/// accept queue is.
+const MOST_UNCOUNTED: usize = 4096;
+
 /// The number of connections in the accept queue of `listener`.
 fn queued(listener: BorrowedFd<'_>) -> usize {
-    // The socket that replaces the listener in a child process has no accept queue.
-    accept_queue_length(listener).map_or(0, |length| length as usize)
+    if let Some(length) = accept_queue_length(listener) {
+        return length as usize;
+    }
+    // The socket that replaces the listener in a child process has no accept queue, and is never
+    // ready.
+    let mut polled = [PollFd::from_borrowed_fd(listener, PollFlags::IN)];
+    let is_ready = poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        && polled[0].revents().contains(PollFlags::IN);
+    if is_ready { MOST_UNCOUNTED } else { 0 }
 }
