@@ -5,11 +5,17 @@
 //! `getaddrinfo(3)`. A program that defines these symbols, as the crate `duality-outside` does,
 //! answers them by these functions.
 
+mod object;
+
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
+use duality_runtime::{machine, threads};
+
+pub use self::object::join_object;
 use crate::decisions::Random;
 use crate::machine::{SharedNetwork, lock};
 use crate::network::{EPOCH, Network, address_of};
@@ -64,6 +70,32 @@ pub fn look_up(name: &str) -> Option<IpAddr> {
     let network = NETWORK.with_borrow(Clone::clone)?;
     let found = lock(&network).host_named(name);
     found.map(address_of)
+}
+
+/// The number of the process that the running host is. `None` outside of simulations, and for the
+/// test's own host, which makes files by that number.
+#[must_use]
+pub fn process_id() -> Option<u32> {
+    elapsed()?;
+    machine::process_id()
+}
+
+/// How many processors the running host has. A host that is a loop has one.
+#[must_use]
+pub fn processors() -> Option<usize> {
+    elapsed()?;
+    Some(threads::here().map_or(1, |threads| threads.processors()))
+}
+
+/// Has a simulated kernel thread sleep. False on a host that is a loop, which cannot.
+#[must_use]
+pub fn sleep(duration: Duration) -> bool {
+    let Some(threads) = threads::here() else { return false };
+    let end = threads.now().checked_add(duration);
+    while end.is_none_or(|end| threads.now() < end) {
+        threads::wait(&*threads, "a sleep", &|| false, end);
+    }
+    true
 }
 
 /// What a kernel thread gets of the simulation that starts it.

@@ -5,8 +5,11 @@ use duality_outside as _;
 
 mod architectures;
 mod disks;
+mod leaks;
 mod links;
 mod planted;
 mod services;
 mod sockets;
+#[cfg(feature = "rustls")]
+mod tls;
 mod world;

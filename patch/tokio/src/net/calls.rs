@@ -14,15 +14,15 @@ use rustix::net::{
 
 use super::address::internet_address;
 
-/// Refuses a kind of socket that no simulated host has.
-pub(super) fn refuse_simulated(kind: &str) -> io::Result<()> {
-    match SimulatedSockets::here() {
-        None => Ok(()),
-        Some(_) => {
-            let problem = format!("a simulated host has no {kind}: use TCP");
-            Err(io::Error::new(io::ErrorKind::Unsupported, problem))
-        }
+/// Refuses a connection that `std` has opened on the machine's network, on a simulated host.
+pub(super) fn refuse_foreign(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let Some(sockets) = SimulatedSockets::here() else { return Ok(()) };
+    if sockets.is_ready(socket, duality_poller::Direction::Read).is_some() {
+        return Ok(());
     }
+    let problem = "std opened this socket on the machine's network: open it by tokio in a \
+                   simulation";
+    Err(io::Error::new(io::ErrorKind::Unsupported, problem))
 }
 
 #[inline]
@@ -117,7 +117,7 @@ pub(super) fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 pub(super) fn error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
     match SimulatedSockets::here() {
         None => Ok(sockopt::socket_error(socket)?.err().map(io::Error::from)),
-        Some(_) => Ok(None),
+        Some(sockets) => sockets.take_error(socket),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::Shutdown;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duality_poller::Direction;
 
@@ -10,7 +10,7 @@ use super::TcpStream;
 use crate::net::socket::Moved;
 use crate::net::tls::{Acceptor, Connector, Session, reply_to};
 use crate::places::Handshake;
-use crate::time::timeout;
+use crate::time::{clock, timeout};
 
 /// The longest record (RFC 8446, section 5.2), and so enough for most flights.
 const FLIGHT: usize = 16 << 10;
@@ -53,11 +53,11 @@ impl TcpStream {
 
     async fn shake_hands(mut self, session: Session, limit: Duration) -> io::Result<Self> {
         let before = (self.read_timeout, self.write_timeout);
-        let deadline = Instant::now() + limit;
+        let deadline = clock::now() + limit;
         let mut buffer = vec![0; FLIGHT];
         let handshake = Handshake::begin();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(clock::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -91,7 +91,8 @@ impl TcpStream {
         drop(handshake);
         self.set_read_timeout(before.0)?;
         self.set_write_timeout(before.1)?;
-        self.socket.channel = Some(Box::new(session));
+        let beneath = self.socket.channel.take();
+        self.socket.channel = Some(Box::new(session.above(beneath)));
         Ok(self)
     }
 
