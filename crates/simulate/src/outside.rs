@@ -8,6 +8,7 @@
 mod object;
 
 use std::cell::{Cell, RefCell};
+use std::hash::RandomState;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -163,6 +164,9 @@ pub(crate) fn name_hosts(network: &SharedNetwork) {
 pub(crate) fn begin(seed: u64) {
     set_time(0, EPOCH);
     RANDOM.set(Some(Random::new(!seed)));
+    // `std` draws the keys of a thread's maps once. It draws them now, and not for the first map: a
+    // static variable may have that map in the first simulation of a process alone.
+    let _ = RandomState::new();
     PANIC.take();
 }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -277,7 +278,7 @@ async fn handed_over() -> io::Result<()> {
     let bound = std::net::UdpSocket::bind("0.0.0.0:53")?;
     bound.set_nonblocking(true)?;
     let udp = UdpSocket::from_std(bound)?;
-    let name = std::os::linux::net::SocketAddrExt::from_abstract_name("handed-over")?;
+    let name = std::os::unix::net::SocketAddr::from_abstract_name("handed-over")?;
     let listener = std::os::unix::net::UnixListener::bind_addr(&name)?;
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;

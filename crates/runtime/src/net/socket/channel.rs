@@ -123,6 +123,7 @@ pub(crate) trait Channel: Send + Sync {
     }
 
     /// Sends the last bytes during a drop, without waiting.
+    #[cfg_attr(not(feature = "rustls"), expect(dead_code, reason = "only TLS has last bytes"))]
     fn send_at_close(&self, bytes: &[u8]) -> io::Result<usize> {
         let _ = bytes;
         Err(io::ErrorKind::Unsupported.into())
