@@ -43,6 +43,10 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> bool {
     ask(2, bytes, 0) == Some(1)
 }
 
+pub(crate) fn fill_from_device(bytes: &mut [u8]) -> bool {
+    ask(12, bytes, 0) == Some(1)
+}
+
 pub(crate) fn look_up(name: &str) -> Option<IpAddr> {
     let address = ask(3, &mut name.as_bytes().to_vec(), 0)?;
     Some(IpAddr::V4(Ipv4Addr::from_bits(address as u32)))

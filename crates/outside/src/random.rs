@@ -16,7 +16,7 @@ const DEVICES: [libc::dev_t; 2] = [libc::makedev(1, 8), libc::makedev(1, 9)];
 /// # Safety
 ///
 /// `buffer` is a place for `length` bytes.
-unsafe fn fill(buffer: *mut c_void, length: usize) -> bool {
+unsafe fn fill(buffer: *mut c_void, length: usize, by: fn(&mut [u8]) -> bool) -> bool {
     if outside::elapsed().is_none() {
         return false;
     }
@@ -25,7 +25,7 @@ unsafe fn fill(buffer: *mut c_void, length: usize) -> bool {
         buffer.cast::<u8>().write_bytes(0, length);
         std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length)
     };
-    outside::fill_random(bytes)
+    by(bytes)
 }
 
 /// getrandom(2).
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn getrandom(
 ) -> isize {
     // A length of 0 asks whether there is such a call, with a place that is none.
     // SAFETY: the caller promises what `fill` asks for.
-    if length > 0 && unsafe { fill(buffer, length) } {
+    if length > 0 && unsafe { fill(buffer, length, outside::fill_random) } {
         return length as isize;
     }
     let arguments = [buffer as usize, length, flags as usize, 0];
@@ -101,8 +101,9 @@ pub(crate) unsafe extern "C" fn read(
     buffer: *mut c_void,
     count: usize,
 ) -> isize {
+    let is_device = outside::elapsed().is_some() && is_device(descriptor);
     // SAFETY: the caller promises what `fill` asks for.
-    if outside::elapsed().is_some() && is_device(descriptor) && unsafe { fill(buffer, count) } {
+    if is_device && unsafe { fill(buffer, count, outside::fill_from_device) } {
         return count as isize;
     }
     // SAFETY: the arguments are the caller's, and the kernel checks them.

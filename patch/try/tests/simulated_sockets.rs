@@ -217,9 +217,8 @@ fn unix_streams_at_an_abstract_name_are_the_hosts_own() {
 }
 
 /// Datagrams by a path and by an abstract name, of a pair, and by sockets that are no more.
-async fn unix_datagrams() -> io::Result<()> {
-    for is_abstract in [false, true] {
-        let (path, back) = (socket_path(is_abstract, "to"), socket_path(is_abstract, "from"));
+async fn unix_datagrams(names: [[PathBuf; 2]; 2]) -> io::Result<()> {
+    for (is_abstract, [path, back]) in [false, true].into_iter().zip(names) {
         let server = UnixDatagram::bind(&path)?;
         let client = UnixDatagram::bind(&back)?;
         client.connect(&path)?;
@@ -266,11 +265,11 @@ async fn unix_datagrams() -> io::Result<()> {
 
 #[test]
 fn unix_datagrams_and_pairs_lose_nothing() {
-    seeds(0..20)
-        .apart()
-        .faults(Faults::LEGAL)
-        .in_both_waits()
-        .run(|net: Net| async move { net.client("host", unix_datagrams).ended().await });
+    seeds(0..20).apart().faults(Faults::LEGAL).in_both_waits().run(|net: Net| async move {
+        // A host has a number of a process of its own, so that the test makes the names.
+        let names = [false, true].map(|is| ["to", "from"].map(|name| socket_path(is, name)));
+        net.client("host", move || unix_datagrams(names.clone())).ended().await
+    });
 }
 
 /// Sockets of `std` that become tokio's: two hosts have the same names at once.

@@ -62,6 +62,7 @@ fn answer(question: u32, bytes: &mut [u8], number: u64) -> i64 {
             super::refuse(String::from_utf8_lossy(bytes).into_owned());
             0
         }
+        12 => i64::from(super::fill_from_device(bytes)),
         _ => NONE,
     }
 }

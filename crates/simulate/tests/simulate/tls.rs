@@ -24,6 +24,7 @@ fn each_service_that_can_have_tls_has_it() {
     for service in duality_simulate::services::ALL {
         if without_tls(service.name).is_none() {
             let size = Size { tls: true, ..Size::default() };
+            println!("{}", service.name);
             seeds(0..SEEDS).in_both_waits().run(service.run(size));
         }
     }
@@ -103,7 +104,7 @@ async fn exchange(mut stream: TcpStream) -> io::Result<Vec<u8>> {
 fn a_certificate_is_good_for_its_days_of_virtual_time() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate(folder.path());
-    seeds(0..10).in_both_waits().faults(Faults::LEGAL).run(move |net: Net| {
+    seeds(0..10).lasting(10 * DAY).in_both_waits().faults(Faults::LEGAL).run(move |net: Net| {
         let (certificate, key) = (certificate.clone(), key.clone());
         async move {
             let trusted = certificate.clone();

@@ -25,6 +25,17 @@ pub(super) fn refuse_foreign(socket: BorrowedFd<'_>) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, problem))
 }
 
+/// A call on a simulated socket. No signal interrupts a call that does not wait, so that programs on
+/// tokio need not call again.
+pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
 #[inline]
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
@@ -33,7 +44,10 @@ pub(super) fn receive(
 ) -> io::Result<usize> {
     match SimulatedSockets::here() {
         None => Ok(recv(socket, room, flags)?.1),
-        Some(sockets) => sockets.receive(socket, room, flags.contains(RecvFlags::PEEK)),
+        Some(sockets) => {
+            let peeks = flags.contains(RecvFlags::PEEK);
+            uninterrupted(|| sockets.receive(socket, room, peeks))
+        }
     }
 }
 
@@ -41,7 +55,7 @@ pub(super) fn receive(
 pub(super) fn receive_into(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
     match SimulatedSockets::here() {
         None => Ok(recv(socket, room, RecvFlags::empty())?.1),
-        Some(sockets) => sockets.receive_into(socket, room),
+        Some(sockets) => uninterrupted(|| sockets.receive_into(socket, room)),
     }
 }
 
@@ -53,7 +67,7 @@ pub(super) fn receive_scattered(
         None => Ok(rustix::io::readv(socket, buffers)?),
         // A short read: the first buffer alone.
         Some(sockets) => match buffers.iter_mut().find(|buffer| !buffer.is_empty()) {
-            Some(buffer) => sockets.receive_into(socket, buffer),
+            Some(buffer) => uninterrupted(|| sockets.receive_into(socket, buffer)),
             None => Ok(0),
         },
     }
@@ -63,7 +77,7 @@ pub(super) fn receive_scattered(
 pub(super) fn send_some(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     match SimulatedSockets::here() {
         None => Ok(send(socket, bytes, SendFlags::NOSIGNAL)?),
-        Some(sockets) => sockets.send(socket, &[IoSlice::new(bytes)]),
+        Some(sockets) => uninterrupted(|| sockets.send(socket, &[IoSlice::new(bytes)])),
     }
 }
 
@@ -71,7 +85,7 @@ pub(super) fn send_some(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usiz
 pub(super) fn send_gathered(socket: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
     match SimulatedSockets::here() {
         None => Ok(rustix::io::writev(socket, buffers)?),
-        Some(sockets) => sockets.send(socket, buffers),
+        Some(sockets) => uninterrupted(|| sockets.send(socket, buffers)),
     }
 }
 

@@ -12,6 +12,8 @@ use rustix::net::{
     recv, recvfrom, sendto, socket_with,
 };
 
+use super::calls::uninterrupted;
+
 /// socket(2) and bind(2).
 pub(super) fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
     if let Some(sockets) = SimulatedSockets::here() {
@@ -39,7 +41,7 @@ pub(super) fn send_to(
 ) -> io::Result<usize> {
     match SimulatedSockets::here() {
         None => Ok(sendto(socket, datagram, SendFlags::NOSIGNAL, to)?),
-        Some(sockets) => sockets.send_datagram(socket, datagram, Some(to)),
+        Some(sockets) => uninterrupted(|| sockets.send_datagram(socket, datagram, Some(to))),
     }
 }
 
@@ -55,7 +57,7 @@ pub(super) fn receive_from(
         return Ok((filled.len(), sender));
     };
     let peeks = flags.contains(RecvFlags::PEEK);
-    let (datagram, sender) = sockets.receive_datagram(socket, peeks)?;
+    let (datagram, sender) = uninterrupted(|| sockets.receive_datagram(socket, peeks))?;
     let places = room.iter_mut().zip(&datagram);
     let count = places.map(|(place, byte)| place.write(*byte)).count();
     Ok((count, Some(sender)))
@@ -73,7 +75,7 @@ pub(super) fn receive_from_into(
         return Ok((count, sender));
     };
     let peeks = flags.contains(RecvFlags::PEEK);
-    let (datagram, sender) = sockets.receive_datagram(socket, peeks)?;
+    let (datagram, sender) = uninterrupted(|| sockets.receive_datagram(socket, peeks))?;
     let count = datagram.len().min(room.len());
     room[..count].copy_from_slice(&datagram[..count]);
     Ok((count, Some(sender)))

@@ -100,18 +100,23 @@ pub(super) fn peer_credentials(socket: &Socket) -> io::Result<UCred> {
 
 /// On a simulated host, opens a socket at the address of one of `std`, which ends. The file of
 /// `std`'s socket makes way.
-pub(super) fn in_place_of(kind: UnixKind, socket: &impl AsFd) -> io::Result<Option<Socket>> {
+pub(super) fn in_place_of(
+    kind: UnixKind,
+    socket: &impl AsFd,
+    address: impl FnOnce() -> io::Result<std::os::unix::net::SocketAddr>,
+) -> io::Result<Option<Socket>> {
     let Some(sockets) = SimulatedSockets::here() else { return Ok(None) };
     if sockets.unix_addresses(socket.as_fd()).is_ok() {
         return Ok(None);
     }
     let opened = new_socket(kind)?;
-    let address = SocketAddrUnix::try_from(getsockname(socket)?)?;
-    if address.abstract_name().is_some() {
-        sockets.bind_unix(opened.as_fd(), &address)?;
-    } else if let Some(path) = address.path_bytes() {
+    // A name that `duality-outside` has noted is known to `std` alone.
+    let address = SocketAddr::from(address()?);
+    if let Some(path) = address.as_pathname() {
         rustix::fs::unlink(path)?;
-        sockets.bind_unix(opened.as_fd(), &address)?;
+    }
+    if !address.is_unnamed() {
+        sockets.bind_unix(opened.as_fd(), &address.to_rustix()?)?;
     }
     Ok(Some(opened))
 }

@@ -45,7 +45,7 @@ impl UnixDatagram {
     /// The errors of `ioctl(2)`, and on a simulated host those of `bind(2)`.
     #[track_caller]
     pub fn from_std(socket: std::os::unix::net::UnixDatagram) -> io::Result<Self> {
-        match calls::in_place_of(UnixKind::Datagrams, &socket)? {
+        match calls::in_place_of(UnixKind::Datagrams, &socket, || socket.local_addr())? {
             Some(simulated) => Ok(Self { socket: simulated }),
             None => Ok(Self { socket: Socket::new(socket.into())? }),
         }

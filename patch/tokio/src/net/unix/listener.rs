@@ -55,7 +55,7 @@ impl UnixListener {
     /// The errors of `ioctl(2)`, and on a simulated host those of `bind(2)`.
     #[track_caller]
     pub fn from_std(socket: std::os::unix::net::UnixListener) -> io::Result<Self> {
-        match calls::in_place_of(UnixKind::Stream, &socket)? {
+        match calls::in_place_of(UnixKind::Stream, &socket, || socket.local_addr())? {
             Some(simulated) => Self::listening(simulated, BACKLOG),
             None => Ok(Self { socket: Socket::new(socket.into())? }),
         }
