@@ -12,10 +12,10 @@
 //! use duality_outside as _;
 //! ```
 //!
-//! Without the feature `linked`, the crate is the object that `duality simulate --tls` preloads.
+//! `duality simulate --tls` preloads this crate as an object, without the feature `linked`.
 //!
-//! Code that makes system calls by instructions of its own, or asks the vDSO, is not answered.
-//! rustix does so, unless its feature `use-libc` is on.
+//! A library that makes system calls by its own instructions is not answered. rustix is one, unless
+//! its feature `use-libc` is on.
 
 #[cfg(not(feature = "linked"))]
 mod asked;

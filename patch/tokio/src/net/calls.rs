@@ -25,7 +25,7 @@ pub(super) fn refuse_foreign(socket: BorrowedFd<'_>) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, problem))
 }
 
-/// A call on a simulated socket. No signal interrupts a call that does not wait, so that programs on
+/// A call on a simulated socket. No signal interrupts a call that does not wait. So programs on
 /// tokio need not call again.
 pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
