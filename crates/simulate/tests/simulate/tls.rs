@@ -24,7 +24,6 @@ fn each_service_that_can_have_tls_has_it() {
     for service in duality_simulate::services::ALL {
         if without_tls(service.name).is_none() {
             let size = Size { tls: true, ..Size::default() };
-            println!("{}", service.name);
             seeds(0..SEEDS).in_both_waits().run(service.run(size));
         }
     }
@@ -104,7 +103,10 @@ async fn exchange(mut stream: TcpStream) -> io::Result<Vec<u8>> {
 fn a_certificate_is_good_for_its_days_of_virtual_time() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate(folder.path());
-    seeds(0..10).lasting(10 * DAY).in_both_waits().faults(Faults::LEGAL).run(move |net: Net| {
+    // A server sends tickets before it reads, and this client a long record before it reads. Windows
+    // of Linux hold the tickets.
+    let faults = Faults { small_buffers: false, ..Faults::LEGAL };
+    seeds(0..10).lasting(10 * DAY).in_both_waits().faults(faults).run(move |net: Net| {
         let (certificate, key) = (certificate.clone(), key.clone());
         async move {
             let trusted = certificate.clone();
