@@ -16,6 +16,8 @@ TESTS = ["crates/turmoil/tests/net/tcp.rs", "crates/turmoil/tests/net/udp.rs", "
 EXAMPLES = {
     "axum": ["examples/axum/src/main.rs"],
     "grpc": ["examples/grpc/src/main.rs"],
+    "udp_broadcast": ["examples/udp_vpv4_broadcast/src/main.rs"],
+    "udp_multicast": ["examples/udp_vpv4_multicast/src/main.rs"],
     "cluster": ["examples/cluster/src/lib.rs", "examples/cluster/tests/cluster.rs"],
 }
 

@@ -4,7 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::path::PathBuf;
 
-use duality_simulate::outside;
+use crate::outside;
+
+use crate::fail;
+use crate::kernel::kernel;
 
 /// fsync(2). A file on the disk of a simulated host is not written to a real one.
 #[unsafe(no_mangle)]
@@ -31,8 +34,10 @@ pub(crate) unsafe extern "C" fn write(
 ) -> isize {
     match taken(descriptor, count) {
         // SAFETY: the arguments are the caller's, or fewer bytes. The kernel checks them.
-        Ok(count) => unsafe { libc::syscall(libc::SYS_write, descriptor, bytes, count) as isize },
-        Err(error) => fail(&error) as isize,
+        Ok(count) => unsafe {
+            kernel(libc::SYS_write, [descriptor as usize, bytes as usize, count, 0]) as isize
+        },
+        Err(error) => fail_by(&error) as isize,
     }
 }
 
@@ -51,9 +56,10 @@ pub(crate) unsafe extern "C" fn pwrite64(
     match taken(descriptor, count) {
         // SAFETY: as in `write`.
         Ok(count) => unsafe {
-            libc::syscall(libc::SYS_pwrite64, descriptor, bytes, count, place) as isize
+            let arguments = [descriptor as usize, bytes as usize, count, place as usize];
+            kernel(libc::SYS_pwrite64, arguments) as isize
         },
-        Err(error) => fail(&error) as isize,
+        Err(error) => fail_by(&error) as isize,
     }
 }
 
@@ -76,9 +82,9 @@ pub(crate) unsafe extern "C" fn pwrite(
 fn sync(descriptor: c_int, call: libc::c_long) -> c_int {
     match path(descriptor).and_then(|path| outside::sync(&path)) {
         Some(Ok(())) => 0,
-        Some(Err(error)) => fail(&error),
+        Some(Err(error)) => fail_by(&error),
         // SAFETY: the argument is the caller's, and the kernel checks it.
-        None => unsafe { libc::syscall(call, descriptor) as c_int },
+        None => unsafe { kernel(call, [descriptor as usize, 0, 0, 0]) as c_int },
     }
 }
 
@@ -93,9 +99,6 @@ fn path(descriptor: c_int) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()
 }
 
-/// Has the call of C fail.
-fn fail(error: &io::Error) -> c_int {
-    // SAFETY: the place belongs to this thread.
-    unsafe { *libc::__errno_location() = error.raw_os_error().unwrap_or(libc::EIO) };
-    -1
+fn fail_by(error: &io::Error) -> c_int {
+    fail(error.raw_os_error().unwrap_or(libc::EIO))
 }

@@ -1,9 +1,9 @@
-//! Answers code that asks the machine for the time, for randomness, for the address of a host, or
-//! for a kernel thread. On a kernel thread that simulates, the answer is the simulation's own. So
-//! `Instant::now()`, `SystemTime::now()` and the order of a `HashMap` are the same whenever a seed
-//! is run. A name is that of a simulated host. A kernel thread runs before its starter goes on, and
-//! one that waits is refused. A sync of a file on a host's disk is noted. A listener of `std` binds
-//! no port of the machine.
+//! Answers code that asks the machine for something that a simulation decides. On a kernel thread
+//! that simulates, the answer is the simulation's own. So `Instant::now()`, `SystemTime::now()` and
+//! the order of a `HashMap` are the same whenever a seed runs. A name is that of a simulated host.
+//! A kernel thread runs before its starter goes on, and one that waits is refused. A sync of a file
+//! on a host's disk is noted. A listener of `std` binds no port of the machine, and a connection of
+//! `std` is refused.
 //!
 //! The crate defines symbols of the C library. A program that links it calls these functions, and
 //! so does `std`. Link it into tests alone, as a dev-dependency, since each call costs more there:
@@ -12,112 +12,32 @@
 //! use duality_outside as _;
 //! ```
 //!
-//! Code that makes system calls itself, or asks the vDSO, is not answered: rustix does so, unless
+//! `duality simulate --tls` preloads this crate as an object, without the feature `linked`.
+//!
+//! A library that makes system calls by its own instructions is not answered. rustix is one, unless
 //! its feature `use-libc` is on.
 
+#[cfg(not(feature = "linked"))]
+mod asked;
+mod calls;
+mod clocks;
+mod connections;
 mod files;
+mod kernel;
 mod names;
+mod processes;
+mod random;
+mod sleeps;
 mod sockets;
 mod threads;
 
-use std::ffi::{CStr, c_void};
+use std::backtrace::Backtrace;
+use std::ffi::{CStr, c_int, c_void};
 
+#[cfg(not(feature = "linked"))]
+use asked as outside;
+#[cfg(feature = "linked")]
 use duality_simulate::outside;
-
-/// What the monotonic clock says when a simulation begins, in nanoseconds.
-const MONOTONIC: u64 = 1_000_000_000_000_000;
-
-/// clock_gettime(2).
-///
-/// # Safety
-///
-/// `time` is a place for a `timespec`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn clock_gettime(
-    clock: libc::clockid_t,
-    time: *mut libc::timespec,
-) -> libc::c_int {
-    let simulated = match clock {
-        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => outside::time_of_day(),
-        libc::CLOCK_MONOTONIC
-        | libc::CLOCK_MONOTONIC_COARSE
-        | libc::CLOCK_MONOTONIC_RAW
-        | libc::CLOCK_BOOTTIME => outside::elapsed().map(|elapsed| MONOTONIC + elapsed),
-        _ => None,
-    };
-    match simulated {
-        Some(nanoseconds) => {
-            let (seconds, rest) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
-            // SAFETY: the caller promises that the place is one.
-            unsafe { time.write(libc::timespec { tv_sec: seconds as _, tv_nsec: rest as _ }) };
-            0
-        }
-        // SAFETY: the arguments are the caller's, and the kernel checks them.
-        None => unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) as libc::c_int },
-    }
-}
-
-/// getrandom(2).
-///
-/// # Safety
-///
-/// `buffer` is a place for `length` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn getrandom(
-    buffer: *mut c_void,
-    length: usize,
-    flags: libc::c_uint,
-) -> isize {
-    if outside::elapsed().is_some() {
-        // SAFETY: the caller promises that the place has this length. Zeros initialise it.
-        let bytes = unsafe {
-            buffer.cast::<u8>().write_bytes(0, length);
-            std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length)
-        };
-        if outside::fill_random(bytes) {
-            return length as isize;
-        }
-    }
-    // SAFETY: the arguments are the caller's, and the kernel checks them.
-    unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) as isize }
-}
-
-/// time(2).
-///
-/// # Safety
-///
-/// `place` is null or a place for the time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn time(place: *mut libc::time_t) -> libc::time_t {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a place for a `timespec`.
-    unsafe { clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
-    // SAFETY: the caller promises that the place is one, if it is not null.
-    if let Some(place) = unsafe { place.as_mut() } {
-        *place = now.tv_sec;
-    }
-    now.tv_sec
-}
-
-/// gettimeofday(2), without a time zone.
-///
-/// # Safety
-///
-/// `place` is null or a place for a `timeval`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gettimeofday(
-    place: *mut libc::timeval,
-    _zone: *mut c_void,
-) -> libc::c_int {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a place for a `timespec`.
-    unsafe { clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
-    // SAFETY: the caller promises that the place is one, if it is not null.
-    if let Some(place) = unsafe { place.as_mut() } {
-        *place = libc::timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1000 };
-    }
-    0
-}
 
 /// The C library's own function of a name that this crate defines.
 fn genuine(name: &CStr) -> *mut c_void {
@@ -125,4 +45,23 @@ fn genuine(name: &CStr) -> *mut c_void {
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     assert!(!found.is_null(), "the C library has {name:?}: link it dynamically");
     found
+}
+
+/// Has the call of C fail.
+fn fail(error: c_int) -> c_int {
+    // SAFETY: the place belongs to this thread.
+    unsafe { *libc::__errno_location() = error };
+    -1
+}
+
+/// ` at FILE:LINE` of the code that calls, as far as it is known.
+fn place() -> String {
+    caller(&Backtrace::force_capture().to_string())
+}
+
+/// The first place of a backtrace that is neither here nor in the standard library.
+fn caller(trace: &str) -> String {
+    let mut places = trace.lines().filter_map(|line| line.trim().strip_prefix("at "));
+    let is_ours = |place: &&str| !place.contains("/rustc/") && !place.contains("outside/src/");
+    places.find(is_ours).map_or(String::new(), |place| format!(" at {place}"))
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use duality_simulate::outside;
+use crate::outside;
 
 use crate::genuine;
 

@@ -4,14 +4,15 @@
 //! starter goes on, so that no two threads of a simulation run at once. A thread that waits for
 //! something never ends then, and is the failure of the simulation.
 
-use std::backtrace::Backtrace;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use duality_simulate::outside::{self, Inherited};
+use crate::outside::{self, Inherited};
 
-use crate::genuine;
+use crate::sleeps::really;
+use crate::{genuine, place};
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -22,9 +23,9 @@ type Create = unsafe extern "C" fn(
     *mut c_void,
 ) -> libc::c_int;
 
-/// How often the starter looks whether the thread has ended, and the microseconds between looks.
+/// How often the starter looks whether the thread has ended, and the time between looks.
 const LOOKS: u32 = 20_000;
-const PAUSE: libc::c_uint = 100;
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// A thread of a simulated host.
 struct Thread {
@@ -67,12 +68,12 @@ pub(crate) unsafe extern "C" fn pthread_create(
             return 0;
         }
         // The clock of `std` is the simulation's, so this waits by the machine's.
-        // SAFETY: the call has no conditions.
-        unsafe { libc::usleep(PAUSE) };
+        really(PAUSE);
     }
-    let place = caller(&Backtrace::force_capture().to_string());
     outside::refuse(format!(
-        "a simulated host has a kernel thread that waits, started{place}: use task::spawn or task::offload"
+        "a simulated host has a kernel thread that waits, started{}: use task::spawn or \
+         task::offload",
+        place()
     ));
     0
 }
@@ -85,11 +86,4 @@ extern "C" fn run(body: *mut c_void) -> *mut c_void {
     let result = start(argument);
     has_ended.store(true, Ordering::Release);
     result
-}
-
-/// The first place of a backtrace that is neither here nor in the standard library.
-fn caller(trace: &str) -> String {
-    let mut places = trace.lines().filter_map(|line| line.trim().strip_prefix("at "));
-    let is_ours = |place: &&str| !place.contains("/rustc/") && !place.contains("src/threads.rs");
-    places.find(is_ours).map_or(String::new(), |place| format!(" at {place}"))
 }

@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 
 use crate::gather::poll_gathering;
 use crate::task;
-use crate::time::sleep_until;
+use crate::time::{clock, sleep_until};
 
 /// hyper's timer, which uses the time of the world.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,9 +23,13 @@ pub struct Timer;
 impl hyper::rt::Timer for Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
         // A duration beyond the range of the clock becomes some years.
-        let now = Instant::now();
+        let now = clock::now();
         let deadline = now.checked_add(duration).unwrap_or(now + Duration::from_secs(1 << 30));
         self.sleep_until(deadline)
+    }
+
+    fn now(&self) -> Instant {
+        clock::now()
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {

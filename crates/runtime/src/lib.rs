@@ -42,6 +42,9 @@ pub mod memory;
 pub mod net;
 mod pages;
 pub mod places;
+// Support for `duality simulate`. This module may change without notice.
+#[doc(hidden)]
+pub mod preloaded;
 // Support for the load generator. This module may change without notice.
 #[doc(hidden)]
 pub mod priority;

@@ -19,7 +19,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,11 +45,29 @@ pub enum UnixKind {
     Datagrams,
 }
 
+/// What a socket for datagrams is told of broadcasts and multicasts of IPv4 (ip(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatagramOption {
+    /// Whether it may broadcast (`SO_BROADCAST`).
+    Broadcast(bool),
+    /// Whether its own host gets its multicasts (`IP_MULTICAST_LOOP`).
+    Loop(bool),
+    /// It joins a group (`IP_ADD_MEMBERSHIP`).
+    Join(Ipv4Addr),
+    /// It leaves a group (`IP_DROP_MEMBERSHIP`).
+    Leave(Ipv4Addr),
+}
+
 /// The machine of a simulated host. No function waits: an attempt that would wait fails with
 /// `WouldBlock`, as a system call in non-blocking mode does.
 pub trait Machine: Debug + Send + Sync {
     /// The time since 1970.
     fn time_of_day(&self) -> Duration;
+
+    /// The number of the process (getpid(2)). `None` for the real one.
+    fn process_id(&self) -> Option<u32> {
+        None
+    }
 
     /// How long a helper thread would take for the next offloaded work, its queue included.
     fn offload_time(&self) -> Duration;
@@ -167,6 +185,26 @@ pub trait Machine: Debug + Send + Sync {
     ///
     /// Its own.
     fn peek_datagram(&self, socket: SocketId) -> io::Result<(Vec<u8>, SocketAddrAny)>;
+
+    /// setsockopt(2) of a socket for datagrams.
+    ///
+    /// # Errors
+    ///
+    /// Its own.
+    fn set_datagram_option(&self, socket: SocketId, option: DatagramOption) -> io::Result<()> {
+        let _ = (socket, option);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether a socket may broadcast, and whether its own host gets its multicasts.
+    ///
+    /// # Errors
+    ///
+    /// Those of getsockopt(2).
+    fn datagram_options(&self, socket: SocketId) -> io::Result<(bool, bool)> {
+        let _ = socket;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// shutdown(2).
     ///
@@ -297,6 +335,13 @@ fn end_inputs(numbers: &[RawFd]) -> bool {
 #[inline]
 pub(crate) fn here() -> Option<Arc<dyn Machine>> {
     if SIMULATES.load(Ordering::Relaxed) { current::machine() } else { None }
+}
+
+/// The [number of the process](Machine::process_id) that the simulated host of this kernel thread
+/// is.
+#[must_use]
+pub fn process_id() -> Option<u32> {
+    here()?.process_id()
 }
 
 /// Runs `body` on this kernel thread, as a thread of the simulated host with `machine`.

@@ -1,5 +1,6 @@
 //! Simulates services:
-//! `services NAME|all SEEDS [once|both] [legal] [servers=3] [architecture=pool]`. For the soak of
+//! `services NAME|all SEEDS [once|both] [legal] [tls] [servers=3]
+//! [architecture=pool]`. For the soak of
 //! `cargo xtask simulate`.
 
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [name, count, options @ ..] = words.as_slice() else {
         log::tell(
-            "usage: services NAME|all SEEDS [once] [both] [legal] [servers=3] [architecture=pool]",
+            "usage: services NAME|all SEEDS [once] [both] [legal] [tls] [servers=3] [architecture=pool]",
         );
         return ExitCode::from(2);
     };
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     };
     let architecture = options.iter().find_map(|option| option.strip_prefix("architecture="));
     let architecture = architecture.and_then(find).map(Architecture::name);
-    let size = Size { servers, architecture, ..Size::default() };
+    let size = Size { servers, architecture, tls: has("tls"), ..Size::default() };
     let mut code = ExitCode::SUCCESS;
     for simulation in ALL.iter().filter(|one| name == "all" || one.name == name) {
         let begin = Instant::now();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use duality_poller::{Direction, Event, Poller, Token};
-use duality_runtime::machine::{Machine, Place, SocketId, Traffic, UnixKind};
+use duality_runtime::machine::{DatagramOption, Machine, Place, SocketId, Traffic, UnixKind};
 use duality_runtime::net::Closed;
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
 
@@ -25,6 +25,9 @@ pub(crate) fn lock(network: &Mutex<Network>) -> MutexGuard<'_, Network> {
 
 /// The longest that a helper thread takes, in nanoseconds.
 const OFFLOAD: u64 = 3_000_000;
+
+/// The number of the process that the first host is, less one.
+const FIRST_PROCESS: u32 = 1000;
 
 /// The machine and the poller of one host.
 #[derive(Clone)]
@@ -52,6 +55,10 @@ impl Machine for HostMachine {
     fn time_of_day(&self) -> Duration {
         let net = self.network();
         Duration::from_nanos(net.hosts[self.host].clock.time_of_day(net.now))
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        (self.host > 0).then_some(FIRST_PROCESS + self.host as u32)
     }
 
     fn offload_time(&self) -> Duration {
@@ -156,6 +163,14 @@ impl Machine for HostMachine {
 
     fn peek_datagram(&self, socket: SocketId) -> io::Result<(Vec<u8>, SocketAddrAny)> {
         self.network().peek_datagram(socket.0)
+    }
+
+    fn set_datagram_option(&self, socket: SocketId, option: DatagramOption) -> io::Result<()> {
+        self.network().set_datagram_option(socket.0, option)
+    }
+
+    fn datagram_options(&self, socket: SocketId) -> io::Result<(bool, bool)> {
+        self.network().datagram_options(socket.0)
     }
 
     fn shut_down(&self, socket: SocketId, how: Shutdown) -> io::Result<()> {

@@ -5,14 +5,24 @@
 //! `getaddrinfo(3)`. A program that defines these symbols, as the crate `duality-outside` does,
 //! answers them by these functions.
 
+mod object;
+
 use std::cell::{Cell, RefCell};
+use std::hash::RandomState;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
+use duality_runtime::{machine, threads};
+
+pub use self::object::join_object;
 use crate::decisions::Random;
 use crate::machine::{SharedNetwork, lock};
 use crate::network::{EPOCH, Network, address_of};
+
+/// What the generator of devices differs by from others of the seed.
+const DEVICES: u64 = 0xDE71_CE00_DE71_CE00;
 
 thread_local! {
     /// The time of the simulation of this kernel thread. `u64::MAX` outside of simulations.
@@ -22,6 +32,9 @@ thread_local! {
     /// The generator of random bytes. It is not that of the decisions: a program that asks for more
     /// bytes does not move them.
     static RANDOM: RefCell<Option<Random>> = const { RefCell::new(None) };
+    /// The generator of what `/dev/urandom` gives. Libraries such as SQLite read it once in a
+    /// process, which must not move the other bytes of that simulation alone.
+    static DEVICE: RefCell<Option<Random>> = const { RefCell::new(None) };
     /// The hosts, for their names.
     static NETWORK: RefCell<Option<SharedNetwork>> = const { RefCell::new(None) };
     /// What the running turn asked for, and no simulation has.
@@ -47,7 +60,17 @@ pub fn time_of_day() -> Option<u64> {
 /// Fills `bytes` from the seed. False without a simulation.
 #[must_use]
 pub fn fill_random(bytes: &mut [u8]) -> bool {
-    RANDOM.with(|random| match random.try_borrow_mut() {
+    RANDOM.with(|random| fill(random, bytes))
+}
+
+/// Fills `bytes` as a device of random bytes does. False without a simulation.
+#[must_use]
+pub fn fill_from_device(bytes: &mut [u8]) -> bool {
+    DEVICE.with(|random| fill(random, bytes))
+}
+
+fn fill(random: &RefCell<Option<Random>>, bytes: &mut [u8]) -> bool {
+    match random.try_borrow_mut() {
         Ok(mut random) => random.as_mut().is_some_and(|random| {
             for chunk in bytes.chunks_mut(8) {
                 chunk.copy_from_slice(&random.next().to_le_bytes()[..chunk.len()]);
@@ -55,7 +78,7 @@ pub fn fill_random(bytes: &mut [u8]) -> bool {
             true
         }),
         Err(_) => false,
-    })
+    }
 }
 
 /// The address of the simulated host of this name.
@@ -64,6 +87,32 @@ pub fn look_up(name: &str) -> Option<IpAddr> {
     let network = NETWORK.with_borrow(Clone::clone)?;
     let found = lock(&network).host_named(name);
     found.map(address_of)
+}
+
+/// The number of the process that the running host is. `None` outside of simulations, and for the
+/// test's own host, which makes files by that number.
+#[must_use]
+pub fn process_id() -> Option<u32> {
+    elapsed()?;
+    machine::process_id()
+}
+
+/// How many processors the running host has. A host that is a loop has one.
+#[must_use]
+pub fn processors() -> Option<usize> {
+    elapsed()?;
+    Some(threads::here().map_or(1, |threads| threads.processors()))
+}
+
+/// Has a simulated kernel thread sleep. False on a host that is a loop, which cannot.
+#[must_use]
+pub fn sleep(duration: Duration) -> bool {
+    let Some(threads) = threads::here() else { return false };
+    let end = threads.now().checked_add(duration);
+    while end.is_none_or(|end| threads.now() < end) {
+        threads::wait(&*threads, "a sleep", &|| false, end);
+    }
+    true
 }
 
 /// What a kernel thread gets of the simulation that starts it.
@@ -131,6 +180,10 @@ pub(crate) fn name_hosts(network: &SharedNetwork) {
 pub(crate) fn begin(seed: u64) {
     set_time(0, EPOCH);
     RANDOM.set(Some(Random::new(!seed)));
+    DEVICE.set(Some(Random::new(seed.rotate_left(32) ^ DEVICES)));
+    // `std` draws the keys of a thread's maps once. It draws them now, and not for the first map: a
+    // static variable may have that map in the first simulation of a process alone.
+    let _ = RandomState::new();
     PANIC.take();
 }
 
@@ -142,6 +195,7 @@ pub(crate) fn set_time(elapsed: u64, day: u64) {
 pub(crate) fn end() {
     TIME.set(u64::MAX);
     RANDOM.set(None);
+    DEVICE.set(None);
     NETWORK.set(None);
 }
 

@@ -6,10 +6,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll};
 
 use duality_poller::Direction;
-use duality_runtime::net::SharedDescriptor;
+use duality_runtime::net::{SharedDescriptor, SimulatedSockets};
 
 use crate::budget::counted;
 use crate::scheduler::context;
+
+/// Refuses what no simulated host has, since nothing there tells when it is ready.
+pub(crate) fn refuse_simulated(what: &str) -> io::Result<()> {
+    match SimulatedSockets::here() {
+        None => Ok(()),
+        Some(_) => {
+            let problem = format!("a simulated host has no {what}");
+            Err(io::Error::new(io::ErrorKind::Unsupported, problem))
+        }
+    }
+}
 
 /// A non-blocking descriptor for any number of tasks and kernel threads.
 #[derive(Debug)]

@@ -18,6 +18,7 @@ mod load;
 mod model;
 pub mod on_paper;
 mod plan;
+mod preloaded;
 mod prices;
 mod privileges;
 mod question;

@@ -11,7 +11,7 @@ use duality_simulate::services::{self, Size};
 use duality_simulate::{Faults, Seeds, Tally, Waits, seeds};
 
 use self::progress::Progress;
-use super::{Failure, Party, on_paper, paragraph, print};
+use super::{Failure, Party, on_paper, paragraph, preloaded, print};
 use crate::catalogue::{Catalogue, exchange_of};
 
 /// The most hosts of one simulation.
@@ -37,6 +37,8 @@ Examples:
       all that happened, line by line
   duality simulate chat --architecture staged
       the threads, queues and locks of an architecture, in drawn orders
+  duality simulate http --tls
+      with handshakes, certificates and records of TLS
   duality simulate http --faults legal
       only what must never break a connection: short reads, late events, EINTR")]
 pub(super) struct Arguments {
@@ -62,6 +64,9 @@ pub(super) struct Arguments {
     /// `duality architectures`); without it, each server is one loop. With --costs: epoll,threads
     #[arg(long, short, alias = "architectures", value_delimiter = ',', value_name = "A,B,…")]
     architecture: Vec<String>,
+    /// Clients and servers speak by TLS
+    #[arg(long)]
+    tls: bool,
     /// What may go wrong
     #[arg(long, value_enum, default_value_t = Which::All)]
     faults: Which,
@@ -98,6 +103,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     }
     if sizes.is_empty() {
         sizes.push(size(name, arguments, None)?);
+    }
+    if arguments.tls {
+        preloaded::join()?;
     }
     sizes.into_iter().try_for_each(|size| simulate(catalogue, name, arguments, size))
 }
@@ -146,13 +154,16 @@ fn size(
     arguments: &Arguments,
     architecture: Option<&String>,
 ) -> Result<Size, Failure> {
-    let Arguments { servers, clients, time, .. } = *arguments;
+    let Arguments { servers, clients, time, tls, .. } = *arguments;
     if servers == 0 || clients == 0 || servers.saturating_add(clients) > MOST_HOSTS {
         let problem = format!("--servers and --clients: from 1, and {MOST_HOSTS} together at most");
         return Err(Failure::misuse(problem));
     }
     let architecture = architecture.map(|name| architecture_for(service, name)).transpose()?;
-    Ok(Size { servers, clients, days: time, architecture })
+    if tls && let Some(problem) = services::without_tls(service) {
+        return Err(Failure::misuse(format!("--tls: {problem}")));
+    }
+    Ok(Size { servers, clients, days: time, architecture, tls })
 }
 
 /// The architecture of that name, if it can be simulated with the service.
@@ -167,11 +178,14 @@ fn architecture_for(service: &str, name: &str) -> Result<&'static str, Failure> 
 
 /// What the user types to see one seed again.
 fn command_line(name: &str, arguments: &Arguments, architecture: Option<&str>) -> String {
-    let Arguments { servers, clients, time, faults, .. } = arguments;
+    let Arguments { servers, clients, time, tls, faults, .. } = arguments;
     let mut line = format!("duality simulate {name}");
     let default = Size::default();
     if let Some(architecture) = architecture {
         line += &format!(" --architecture {architecture}");
+    }
+    if *tls {
+        line += " --tls";
     }
     if *servers != default.servers {
         line += &format!(" --servers {servers}");

@@ -15,7 +15,7 @@ use rustix::net::{Shutdown, SocketAddrAny, SocketAddrUnix};
 use super::socket::{Access, Channel, Moved, Socket, null};
 use crate::drain;
 pub(super) use crate::event_loop::current::machine;
-use crate::machine::{self, Machine, SocketId, UnixKind};
+use crate::machine::{self, DatagramOption, Machine, SocketId, UnixKind};
 use crate::tcp_info::Closed;
 use crate::threads::{self, Threads};
 
@@ -191,6 +191,10 @@ impl Channel for Simulated {
         Ok(Moved::all(self.machine.shut_down(self.socket, std::net::Shutdown::Write)?))
     }
 
+    fn send_at_close(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.machine.send(self.socket, &[IoSlice::new(bytes)])
+    }
+
     fn close(&self, socket: BorrowedFd<'_>) {
         match self.machine.shares_descriptor() {
             true => self.machine.close(self.socket),
@@ -349,6 +353,20 @@ impl SimulatedSockets {
     ) -> io::Result<(Vec<u8>, SocketAddrAny)> {
         let id = self.id(socket)?;
         if peeks { self.0.peek_datagram(id) } else { self.0.receive_datagram(id) }
+    }
+
+    /// setsockopt(2) of a socket for datagrams.
+    pub fn set_datagram_option(
+        &self,
+        socket: BorrowedFd<'_>,
+        option: DatagramOption,
+    ) -> io::Result<()> {
+        self.0.set_datagram_option(self.id(socket)?, option)
+    }
+
+    /// Whether a socket may broadcast, and whether its own host gets its multicasts.
+    pub fn datagram_options(&self, socket: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
+        self.0.datagram_options(self.id(socket)?)
     }
 
     /// shutdown(2).

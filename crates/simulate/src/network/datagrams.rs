@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
 
+use super::groups::Groups;
 use super::{Network, Socket, SocketKind, address_of, refused};
 use crate::decisions::Kind;
 
@@ -17,6 +18,9 @@ const OVERTAKEN: u64 = 10;
 /// A socket for datagrams.
 pub(super) struct Datagrams {
     pub(super) local: SocketAddr,
+    /// Bound to 127.0.0.1: other hosts do not reach it.
+    is_local: bool,
+    pub(super) groups: Groups,
     /// The only peer, after connect(2).
     pub(super) peer: Option<SocketAddr>,
     pub(super) received: VecDeque<Datagram>,
@@ -45,7 +49,7 @@ impl Datagrams {
 pub(super) type Flying = BTreeMap<(u64, u64), (Datagram, SocketAddr)>;
 
 impl Network {
-    fn datagrams_mut(&mut self, number: u64) -> io::Result<&mut Datagrams> {
+    pub(super) fn datagrams_mut(&mut self, number: u64) -> io::Result<&mut Datagrams> {
         match self.sockets.get_mut(&number).map(|socket| &mut socket.kind) {
             Some(SocketKind::Datagrams(datagrams)) => Ok(datagrams),
             _ => Err(refused(libc::EBADF)),
@@ -53,12 +57,13 @@ impl Network {
     }
 
     pub(crate) fn bind_datagrams(&mut self, host: usize, address: SocketAddr) -> io::Result<u64> {
+        let is_local = address.ip().is_loopback();
         let local = self.free_address(host, address)?;
         if self.bound.contains_key(&local) {
             return Err(refused(libc::EADDRINUSE));
         }
-        let (received, error) = (VecDeque::new(), None);
-        let datagrams = Datagrams { local, peer: None, received, error };
+        let (received, error, groups) = (VecDeque::new(), None, Groups::default());
+        let datagrams = Datagrams { local, is_local, groups, peer: None, received, error };
         let number = self.insert(host, SocketKind::Datagrams(datagrams));
         self.bound.insert(local, number);
         Ok(number)
@@ -93,11 +98,18 @@ impl Network {
             return Err(refused(libc::EMSGSIZE));
         }
         let from = datagrams.local;
-        let datagram = Datagram { bytes: bytes.to_vec(), from };
+        for to in self.receivers(number, to)? {
+            self.send_one(Datagram { bytes: bytes.to_vec(), from }, to);
+        }
+        Ok(bytes.len())
+    }
+
+    fn send_one(&mut self, datagram: Datagram, to: SocketAddr) {
+        let from = datagram.from;
         if self.happens(Kind::Datagram, self.profile.loss) {
             self.counts.lost += 1;
             self.tell(|_| format!("! a datagram from {from} to {to} is lost"));
-            return Ok(bytes.len());
+            return;
         }
         if self.happens(Kind::Datagram, self.profile.doubling) {
             self.counts.doubled += 1;
@@ -105,7 +117,6 @@ impl Network {
             self.fly(datagram.clone(), to);
         }
         self.fly(datagram, to);
-        Ok(bytes.len())
     }
 
     /// The hosts of two addresses.
@@ -163,7 +174,8 @@ impl Network {
         };
         let window = self.profile.window.max(MOST);
         let Ok(receiver) = self.datagrams_mut(number) else { return };
-        if receiver.peer.is_some_and(|peer| peer != from) {
+        let is_foreign = receiver.is_local && sender != host;
+        if is_foreign || receiver.peer.is_some_and(|peer| peer != from) {
             return self.tell_unreachable(from, to);
         }
         let waiting: usize = receiver.received.iter().map(|one| one.bytes.len()).sum();

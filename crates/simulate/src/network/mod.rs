@@ -14,6 +14,7 @@ pub(crate) mod clock;
 mod connection;
 mod datagrams;
 mod disk;
+mod groups;
 mod links;
 mod readiness;
 pub(crate) mod story;

@@ -32,7 +32,7 @@ impl Blocks {
 
 impl Client for Blocks {
     async fn request(&mut self) -> Result<(), Trouble> {
-        let mut wire = Wire::connect(self.server).await?;
+        let mut wire = Wire::connect(&self.days, self.server).await?;
         let number = self.days.net.draw(1 << 20);
         patiently(wire.send(&number.to_le_bytes())).await?;
         match patiently(wire.rest()).await?.len() {

@@ -88,7 +88,7 @@ impl Member {
 
     async fn join(&mut self) -> Result<Session, Trouble> {
         self.sessions += 1;
-        let mut wire = Wire::connect(self.number % self.days.size.servers).await?;
+        let mut wire = Wire::connect(&self.days, self.number % self.days.size.servers).await?;
         let greeting = patiently(wire.line()).await?;
         if [FULL, UNAVAILABLE].contains(&greeting.as_str()) {
             return Err(Trouble::Broken(greeting));

@@ -28,7 +28,7 @@ struct Echo {
 
 impl Echo {
     fn new(days: Days, number: usize) -> Self {
-        let kept = Kept::new(number % days.size.servers);
+        let kept = Kept::new(&days, number);
         Self { days, number, requests: 0, kept }
     }
 }

@@ -24,17 +24,21 @@ pub fn exchange(
     move |net| {
         let (served, bytes) = (served.clone(), bytes.clone());
         Box::pin(async move {
-            let days = Days::new(net, "", size);
+            let days = Days::new(net, "", size).secured()?;
             let servers = (1..=size.servers)
                 .map(|number| {
                     let served = served.clone();
                     let (host, architecture) = (format!("server{number}"), size.architecture);
                     let is_crowded = served.needs().concurrent_connections;
-                    days.serve(&host, architecture, is_crowded, move || Ok(served.clone()))
+                    let tls = days.tls.clone();
+                    days.serve(&host, architecture, is_crowded, move || match &tls {
+                        Some(tls) => tls.put_before(served.clone()),
+                        None => Ok(served.clone()),
+                    })
                 })
                 .collect();
             let client = move |days: Days, number| Exchange {
-                kept: Kept::new(number % days.size.servers),
+                kept: Kept::new(&days, number),
                 bytes: bytes.clone(),
             };
             days.pass(servers, client).await

@@ -40,7 +40,7 @@ impl Client for Player {
     async fn request(&mut self) -> Result<(), Trouble> {
         self.games += 1;
         let tag = format!("p{}.{}", self.number, self.games);
-        let mut wire = Wire::connect(self.number % self.days.size.servers).await?;
+        let mut wire = Wire::connect(&self.days, self.number % self.days.size.servers).await?;
         let begin = match patiently(wire.line()).await {
             // A player without another one waits. After the bad days, others may have ended.
             Err(Trouble::Broken(_)) if self.days.are_over() => return Ok(()),

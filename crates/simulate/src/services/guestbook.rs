@@ -53,7 +53,7 @@ const SHOWN: usize = 20;
 
 impl Guest {
     fn new(days: &Days, number: usize, sent: &Arc<AtomicUsize>) -> Self {
-        let kept = Kept::new(number % days.size.servers);
+        let kept = Kept::new(days, number);
         Self { days: days.clone(), number, remarks: 0, kept, sent: sent.clone(), last: None }
     }
 }

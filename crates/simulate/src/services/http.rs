@@ -41,7 +41,7 @@ pub(super) struct Reply {
 
 impl Http {
     pub(super) fn new(days: &Days, number: usize, pages: &Pages) -> Self {
-        let kept = Kept::new(number % days.size.servers);
+        let kept = Kept::new(days, number);
         Self { days: days.clone(), kept, pages: pages.clone() }
     }
 }

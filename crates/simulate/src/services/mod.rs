@@ -22,6 +22,8 @@ mod redis;
 mod relay;
 mod served;
 mod time;
+#[cfg_attr(not(feature = "rustls"), path = "tls/absent.rs")]
+mod tls;
 mod wire;
 
 use std::fmt;
@@ -36,7 +38,8 @@ use duality_runtime::time::{sleep, timeout};
 use duality_services::Setup;
 
 pub use self::exchange::exchange;
-pub use self::served::{unfit, unsimulated};
+pub use self::served::{unfit, unsimulated, without_tls};
+use self::tls::Tls;
 use crate::violation::Violation;
 use crate::{Host, Net};
 
@@ -86,11 +89,19 @@ pub struct Size {
     pub days: Duration,
     /// The architecture of the servers. Without one, they are the loops of their hosts.
     pub architecture: Option<&'static str>,
+    /// Whether clients and servers speak by TLS (feature `rustls`).
+    pub tls: bool,
 }
 
 impl Default for Size {
     fn default() -> Self {
-        Self { servers: 1, clients: 4, days: Duration::from_secs(60), architecture: None }
+        Self {
+            servers: 1,
+            clients: 4,
+            days: Duration::from_secs(60),
+            architecture: None,
+            tls: false,
+        }
     }
 }
 
@@ -101,7 +112,10 @@ impl Simulation {
         size: Size,
     ) -> impl Fn(Net) -> Pin<Box<dyn Future<Output = Result<(), Violation>>>> + Send + Sync + 'static
     {
-        move |net| (self.begin)(Days::new(net, self.name, size))
+        move |net| match Days::new(net, self.name, size).secured() {
+            Ok(days) => (self.begin)(days),
+            Err(why) => Box::pin(async { Err(why) }),
+        }
     }
 }
 
@@ -133,6 +147,7 @@ struct Days {
     net: Net,
     name: &'static str,
     size: Size,
+    tls: Option<Tls>,
     shared: Arc<Shared>,
 }
 
@@ -178,7 +193,13 @@ impl Days {
     fn new(net: Net, name: &'static str, size: Size) -> Self {
         let (are_over, losses) = (AtomicBool::new(false), AtomicUsize::new(0));
         let shared = Shared { are_over, losses, files: Mutex::default() };
-        Self { net, name, size, shared: Arc::new(shared) }
+        Self { net, name, size, tls: None, shared: Arc::new(shared) }
+    }
+
+    /// With TLS, if the simulation is to have it.
+    fn secured(self) -> Result<Self, Violation> {
+        let tls = self.size.tls.then(|| Tls::new(&self)).transpose()?;
+        Ok(Self { tls, ..self })
     }
 
     fn are_over(&self) -> bool {

@@ -33,7 +33,7 @@ struct Phone {
 
 impl Phone {
     fn new(days: Days, number: usize) -> Self {
-        let kept = Kept::new(number % days.size.servers);
+        let kept = Kept::new(&days, number);
         Self {
             days,
             name: format!("Ann{number}"),

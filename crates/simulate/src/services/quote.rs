@@ -23,7 +23,7 @@ struct Quote {
 
 impl Quote {
     fn new(days: Days, number: usize) -> Self {
-        let kept = Kept::new(number % days.size.servers);
+        let kept = Kept::new(&days, number);
         Self { days, kept }
     }
 }

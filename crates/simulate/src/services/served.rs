@@ -36,6 +36,14 @@ fn obstacle(architecture: &dyn Architecture) -> Option<&'static str> {
     }
 }
 
+/// Why a service cannot have TLS, in words with a remedy. `None` if it can.
+#[must_use]
+pub fn without_tls(service: &str) -> Option<String> {
+    let reads_and_writes_at_once = find(service).is_some_and(|entry| !entry.tls);
+    reads_and_writes_at_once
+        .then(|| format!("{service} reads and writes at once, which TLS cannot here: leave it out"))
+}
+
 /// Why an architecture cannot carry a service, in words. `None` if it can.
 #[must_use]
 pub fn unfit(architecture: &dyn Architecture, service: &str) -> Option<String> {
@@ -56,10 +64,16 @@ impl Days {
     /// simulation, if that has one.
     pub(super) fn server(&self, host: &str, service: &'static str, setup: &Setup) -> Host {
         let setup = setup.clone();
+        let tls = self.tls.clone().filter(|_| service == self.name);
         let make = move || {
             let entry = find(service).ok_or_else(|| format!("there is no service {service}"))?;
             let handler = (entry.open)(&setup).map_err(|error| error.to_string())?;
-            Ok(Served::new(service, needs(entry), handler).with_descriptors(entry.descriptors))
+            let served = Served::new(service, needs(entry), handler);
+            let served = served.with_descriptors(entry.descriptors);
+            match &tls {
+                Some(tls) => tls.put_before(served),
+                None => Ok(served),
+            }
         };
         let is_crowded = find(service).is_some_and(|entry| entry.concurrent_connections);
         let architecture = self.size.architecture.filter(|_| service == self.name);

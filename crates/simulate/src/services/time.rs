@@ -12,19 +12,23 @@ pub(super) const SIMULATION: Simulation = Simulation {
     begin: |days| {
         Box::pin(async move {
             let servers = days.servers(&Setup::default());
-            let client = |days: Days, number| Time { server: number % days.size.servers };
+            let client = |days: Days, number| {
+                let server = number % days.size.servers;
+                Time { days, server }
+            };
             days.pass(servers, client).await
         })
     },
 };
 
 struct Time {
+    days: Days,
     server: usize,
 }
 
 impl Client for Time {
     async fn request(&mut self) -> Result<(), Trouble> {
-        let mut wire = Wire::connect(self.server).await?;
+        let mut wire = Wire::connect(&self.days, self.server).await?;
         let line = patiently(wire.rest()).await?;
         if line.len() < LINE_LENGTH {
             return Err(Trouble::Broken(format!("{} bytes of the line", line.len())));

@@ -5,7 +5,7 @@ use std::io;
 use duality_runtime::net::TcpStream;
 use duality_runtime::time::timeout;
 
-use super::{PATIENCE, PORT, Trouble};
+use super::{Days, PATIENCE, PORT, Trouble};
 
 /// A connection, and the bytes that have come and not been taken.
 pub(super) struct Wire {
@@ -24,10 +24,16 @@ pub(super) async fn patiently<T>(
 }
 
 impl Wire {
-    pub(super) async fn connect(server: usize) -> Result<Self, Trouble> {
+    pub(super) async fn connect(days: &Days, server: usize) -> Result<Self, Trouble> {
         let host = format!("server{}:{PORT}", server + 1);
-        let stream = patiently(async { Ok(TcpStream::connect_host(host).await?) }).await?;
-        Ok(Self { stream, bytes: Vec::new() })
+        let stream = patiently(async {
+            let stream = TcpStream::connect_host(host).await?;
+            match &days.tls {
+                Some(tls) => tls.connect(stream).await,
+                None => Ok(stream),
+            }
+        });
+        Ok(Self { stream: stream.await?, bytes: Vec::new() })
     }
 
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
@@ -104,20 +110,22 @@ impl Wire {
 
 /// Keeps a connection for the next request, and drops it after trouble.
 pub(super) struct Kept {
+    days: Days,
     server: usize,
     wire: Option<Wire>,
 }
 
 impl Kept {
-    pub(super) fn new(server: usize) -> Self {
-        Self { server, wire: None }
+    /// For the client of this number: clients are spread over the servers.
+    pub(super) fn new(days: &Days, client: usize) -> Self {
+        Self { days: days.clone(), server: client % days.size.servers, wire: None }
     }
 
     /// The connection that is kept, or a new one.
     pub(super) async fn take(&mut self) -> Result<Wire, Trouble> {
         match self.wire.take() {
             Some(wire) => Ok(wire),
-            None => Wire::connect(self.server).await,
+            None => Wire::connect(&self.days, self.server).await,
         }
     }
 

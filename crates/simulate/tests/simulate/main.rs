@@ -5,9 +5,12 @@ use duality_outside as _;
 
 mod architectures;
 mod disks;
+mod leaks;
 mod links;
 mod planted;
 mod primitives;
 mod services;
 mod sockets;
+#[cfg(feature = "rustls")]
+mod tls;
 mod world;

@@ -14,13 +14,24 @@ use rustix::net::{
 
 use super::address::internet_address;
 
-/// Refuses a kind of socket that no simulated host has.
-pub(super) fn refuse_simulated(kind: &str) -> io::Result<()> {
-    match SimulatedSockets::here() {
-        None => Ok(()),
-        Some(_) => {
-            let problem = format!("a simulated host has no {kind}: use TCP");
-            Err(io::Error::new(io::ErrorKind::Unsupported, problem))
+/// Refuses a connection that `std` has opened on the machine's network, on a simulated host.
+pub(super) fn refuse_foreign(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let Some(sockets) = SimulatedSockets::here() else { return Ok(()) };
+    if sockets.is_ready(socket, duality_poller::Direction::Read).is_some() {
+        return Ok(());
+    }
+    let problem = "std opened this socket on the machine's network: open it by tokio in a \
+                   simulation";
+    Err(io::Error::new(io::ErrorKind::Unsupported, problem))
+}
+
+/// A call on a simulated socket. No signal interrupts a call that does not wait. So programs on
+/// tokio need not call again.
+pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
         }
     }
 }
@@ -33,7 +44,10 @@ pub(super) fn receive(
 ) -> io::Result<usize> {
     match SimulatedSockets::here() {
         None => Ok(recv(socket, room, flags)?.1),
-        Some(sockets) => sockets.receive(socket, room, flags.contains(RecvFlags::PEEK)),
+        Some(sockets) => {
+            let peeks = flags.contains(RecvFlags::PEEK);
+            uninterrupted(|| sockets.receive(socket, room, peeks))
+        }
     }
 }
 
@@ -41,7 +55,7 @@ pub(super) fn receive(
 pub(super) fn receive_into(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
     match SimulatedSockets::here() {
         None => Ok(recv(socket, room, RecvFlags::empty())?.1),
-        Some(sockets) => sockets.receive_into(socket, room),
+        Some(sockets) => uninterrupted(|| sockets.receive_into(socket, room)),
     }
 }
 
@@ -53,7 +67,7 @@ pub(super) fn receive_scattered(
         None => Ok(rustix::io::readv(socket, buffers)?),
         // A short read: the first buffer alone.
         Some(sockets) => match buffers.iter_mut().find(|buffer| !buffer.is_empty()) {
-            Some(buffer) => sockets.receive_into(socket, buffer),
+            Some(buffer) => uninterrupted(|| sockets.receive_into(socket, buffer)),
             None => Ok(0),
         },
     }
@@ -63,7 +77,7 @@ pub(super) fn receive_scattered(
 pub(super) fn send_some(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     match SimulatedSockets::here() {
         None => Ok(send(socket, bytes, SendFlags::NOSIGNAL)?),
-        Some(sockets) => sockets.send(socket, &[IoSlice::new(bytes)]),
+        Some(sockets) => uninterrupted(|| sockets.send(socket, &[IoSlice::new(bytes)])),
     }
 }
 
@@ -71,7 +85,7 @@ pub(super) fn send_some(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usiz
 pub(super) fn send_gathered(socket: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
     match SimulatedSockets::here() {
         None => Ok(rustix::io::writev(socket, buffers)?),
-        Some(sockets) => sockets.send(socket, buffers),
+        Some(sockets) => uninterrupted(|| sockets.send(socket, buffers)),
     }
 }
 
@@ -117,7 +131,7 @@ pub(super) fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 pub(super) fn error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
     match SimulatedSockets::here() {
         None => Ok(sockopt::socket_error(socket)?.err().map(io::Error::from)),
-        Some(_) => Ok(None),
+        Some(sockets) => sockets.take_error(socket),
     }
 }
 

@@ -8,10 +8,11 @@ macro_rules! of_std {
             ///
             /// # Errors
             ///
-            /// The errors of `ioctl(2)`.
+            /// The errors of `ioctl(2)`. On a simulated host, `Unsupported`.
             #[track_caller]
             pub fn from_std(socket: $std) -> ::std::io::Result<Self> {
                 let descriptor = ::std::os::fd::OwnedFd::from(socket);
+                $crate::net::calls::refuse_foreign(::std::os::fd::AsFd::as_fd(&descriptor))?;
                 Ok(Self { socket: $crate::net::socket::Socket::new(descriptor)? })
             }
         }
@@ -291,8 +292,10 @@ macro_rules! datagrams {
             pub fn try_recv_from(&self, buffer: &mut [u8]) -> ::std::io::Result<(usize, $address)> {
                 let flags = ::rustix::net::RecvFlags::empty();
                 let direction = ::duality_poller::Direction::Read;
-                let received = ::rustix::net::recvfrom(&self.socket, buffer, flags);
-                let (count, _, sender) = self.socket.noted(direction, received)?;
+                let socket = ::std::os::fd::AsFd::as_fd(&self.socket);
+                let received =
+                    $crate::net::datagram_calls::receive_from_into(socket, buffer, flags);
+                let (count, sender) = self.socket.noted(direction, received)?;
                 Ok((count, $of_sender(sender)?))
             }
 

@@ -4,6 +4,7 @@ mod address;
 mod blocked;
 mod calls;
 mod common;
+mod datagram_calls;
 mod halves;
 mod socket;
 mod streams;

@@ -10,10 +10,11 @@ use std::task::{Context, Poll, ready};
 use bytes::BufMut;
 use duality_poller::Direction;
 use real::io::ReadBuf;
-use rustix::net::{RecvFlags, SocketAddrAny, recvfrom};
+use rustix::net::{RecvFlags, SocketAddrAny};
 
 use super::blocked::{Blocked, would_block};
 use super::calls;
+use super::datagram_calls::receive_from;
 use crate::buffer;
 use crate::elsewhere::helped;
 use crate::io::{Interest, Ready};
@@ -239,9 +240,7 @@ impl Socket {
         room: &mut [MaybeUninit<u8>],
         flags: RecvFlags,
     ) -> io::Result<(usize, Option<SocketAddrAny>)> {
-        let received = recvfrom(self.as_fd(), room, flags);
-        let of = |((filled, _), _, sender): ((&mut [u8], _), _, _)| (filled.len(), sender);
-        self.noted(Direction::Read, received.map(of))
+        self.noted(Direction::Read, receive_from(self.as_fd(), room, flags))
     }
 
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {

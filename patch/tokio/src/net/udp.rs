@@ -4,20 +4,22 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
 use duality_poller::Direction;
+use duality_runtime::machine::DatagramOption;
+use duality_runtime::net::SimulatedSockets;
 use real::io::ReadBuf;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, getpeername,
-    getsockname, recv, recvfrom, sendto, socket_with, sockopt,
-};
+use rustix::net::{RecvFlags, sockopt};
 
 use super::ToSocketAddrs;
 use super::address::{addresses, at_once, first, internet_address};
 use super::calls;
 use super::common;
+use super::datagram_calls::{self, connect_to, receive_from_into};
 use super::socket::Socket;
+use crate::watched::refuse_simulated;
 
 /// A socket for datagrams. Any number of tasks may use it at once.
 #[derive(Debug)]
@@ -25,7 +27,7 @@ pub struct UdpSocket {
     socket: Socket,
 }
 
-common::of_std!(UdpSocket, std::net::UdpSocket);
+common::as_std!(UdpSocket, std::net::UdpSocket);
 common::readiness!(UdpSocket);
 common::datagrams!(UdpSocket, SocketAddr, internet_address);
 
@@ -40,12 +42,22 @@ impl UdpSocket {
     }
 
     fn bind_to(address: SocketAddr) -> io::Result<Self> {
-        calls::refuse_simulated("UDP")?;
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
-        bind(&socket, &address)?;
-        Ok(Self { socket: Socket::of_nonblocking(socket) })
+        Ok(Self { socket: Socket::of_nonblocking(datagram_calls::bound(address)?) })
+    }
+
+    /// Takes a socket of `std`, in non-blocking mode. A simulated host opens its own socket at the
+    /// address that `std` has bound.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `ioctl(2)`, and on a simulated host those of `bind(2)`.
+    #[track_caller]
+    pub fn from_std(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let is_foreign = calls::refuse_foreign(socket.as_fd()).is_err();
+        if is_foreign {
+            return Self::bind_to(socket.local_addr()?);
+        }
+        Ok(Self { socket: Socket::new(socket.into())? })
     }
 
     /// The socket's own address.
@@ -54,7 +66,7 @@ impl UdpSocket {
     ///
     /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(Some(getsockname(&self.socket)?))
+        calls::own_address(self.socket.as_fd())
     }
 
     /// The address of [`connect`](Self::connect).
@@ -63,7 +75,7 @@ impl UdpSocket {
     ///
     /// `NotConnected` where there is none.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        internet_address(getpeername(&self.socket)?)
+        calls::peer_address(self.socket.as_fd())
     }
 
     /// Fixes the peer of [`send`](Self::send) and [`recv`](Self::recv).
@@ -72,8 +84,7 @@ impl UdpSocket {
     ///
     /// The errors of `connect(2)`, for the last address.
     pub async fn connect<A: ToSocketAddrs>(&self, address: A) -> io::Result<()> {
-        first(address, |address| at_once(connect(&self.socket, &address).map_err(io::Error::from)))
-            .await
+        first(address, |address| at_once(connect_to(self.socket.as_fd(), address))).await
     }
 
     /// Sends a datagram to the first of the addresses.
@@ -106,7 +117,7 @@ impl UdpSocket {
     ///
     /// `WouldBlock`, and the errors of `sendto(2)`.
     pub fn try_send_to(&self, datagram: &[u8], to: SocketAddr) -> io::Result<usize> {
-        let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &to);
+        let sent = datagram_calls::send_to(self.socket.as_fd(), datagram, &to.into());
         self.socket.noted(Direction::Write, sent)
     }
 
@@ -134,7 +145,7 @@ impl UdpSocket {
     ///
     /// `WouldBlock`, and the errors of `recv(2)`.
     pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(recv(&self.socket, buffer, RecvFlags::PEEK)?.1)
+        datagram_calls::peek_into(self.socket.as_fd(), buffer)
     }
 
     /// Waits for a datagram, and copies it without taking it. Returns its length and its sender.
@@ -162,14 +173,15 @@ impl UdpSocket {
     ///
     /// `WouldBlock`, and the errors of `recvfrom(2)`.
     pub fn try_peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let received = recvfrom(&self.socket, buffer, RecvFlags::PEEK);
-        let (count, _, sender) = self.socket.noted(Direction::Read, received)?;
+        let received = receive_from_into(self.socket.as_fd(), buffer, RecvFlags::PEEK);
+        let (count, sender) = self.socket.noted(Direction::Read, received)?;
         Ok((count, internet_address(sender)?))
     }
 }
 
 macro_rules! options {
-    ($($get:ident, $set:ident: $type:ty = $read:ident, $write:ident, $about:literal;)+) => {
+    ($($get:ident, $set:ident: $type:ty = $read:ident, $write:ident, $simulated:literal,
+        $about:literal;)+) => {
         impl UdpSocket {$(
             #[doc = $about]
             ///
@@ -177,7 +189,7 @@ macro_rules! options {
             ///
             /// The errors of `getsockopt(2)`.
             pub fn $get(&self) -> io::Result<$type> {
-                Ok(sockopt::$read(&self.socket)?)
+                calls::option($simulated, || sockopt::$read(&self.socket))
             }
 
             #[doc = concat!("Sets an option: ", $about)]
@@ -186,33 +198,89 @@ macro_rules! options {
             ///
             /// The errors of `setsockopt(2)`.
             pub fn $set(&self, value: $type) -> io::Result<()> {
-                Ok(sockopt::$write(&self.socket, value)?)
+                calls::option((), || sockopt::$write(&self.socket, value))
             }
         )+}
     };
 }
 
 options! {
-    broadcast, set_broadcast: bool = socket_broadcast, set_socket_broadcast,
-        "Whether datagrams may go to all hosts of a network (`SO_BROADCAST`).";
-    multicast_loop_v4, set_multicast_loop_v4: bool = ip_multicast_loop, set_ip_multicast_loop,
-        "Whether this host gets its own multicast datagrams (`IP_MULTICAST_LOOP`).";
-    multicast_ttl_v4, set_multicast_ttl_v4: u32 = ip_multicast_ttl, set_ip_multicast_ttl,
+    multicast_ttl_v4, set_multicast_ttl_v4: u32 = ip_multicast_ttl, set_ip_multicast_ttl, 1,
         "The time to live of multicast datagrams (`IP_MULTICAST_TTL`).";
-    multicast_loop_v6, set_multicast_loop_v6: bool = ipv6_multicast_loop, set_ipv6_multicast_loop,
+    multicast_loop_v6, set_multicast_loop_v6: bool = ipv6_multicast_loop, set_ipv6_multicast_loop, true,
         "Whether this host gets its own multicast datagrams (`IPV6_MULTICAST_LOOP`).";
-    ttl, set_ttl: u32 = ip_ttl, set_ip_ttl,
+    ttl, set_ttl: u32 = ip_ttl, set_ip_ttl, 64,
         "The time to live of datagrams (`IP_TTL`).";
 }
 
 impl UdpSocket {
+    /// Whether datagrams may go to all hosts of a network (`SO_BROADCAST`).
+    ///
+    /// # Errors
+    ///
+    /// The errors of `getsockopt(2)`.
+    pub fn broadcast(&self) -> io::Result<bool> {
+        match SimulatedSockets::here() {
+            None => Ok(sockopt::socket_broadcast(&self.socket)?),
+            Some(sockets) => Ok(sockets.datagram_options(self.socket.as_fd())?.0),
+        }
+    }
+
+    /// Sets whether datagrams may go to all hosts of a network (`SO_BROADCAST`).
+    ///
+    /// # Errors
+    ///
+    /// The errors of `setsockopt(2)`.
+    pub fn set_broadcast(&self, value: bool) -> io::Result<()> {
+        self.option(DatagramOption::Broadcast(value), |socket| {
+            sockopt::set_socket_broadcast(socket, value)
+        })
+    }
+
+    /// Whether this host gets its own multicast datagrams (`IP_MULTICAST_LOOP`).
+    ///
+    /// # Errors
+    ///
+    /// The errors of `getsockopt(2)`.
+    pub fn multicast_loop_v4(&self) -> io::Result<bool> {
+        match SimulatedSockets::here() {
+            None => Ok(sockopt::ip_multicast_loop(&self.socket)?),
+            Some(sockets) => Ok(sockets.datagram_options(self.socket.as_fd())?.1),
+        }
+    }
+
+    /// Sets whether this host gets its own multicast datagrams (`IP_MULTICAST_LOOP`).
+    ///
+    /// # Errors
+    ///
+    /// The errors of `setsockopt(2)`.
+    pub fn set_multicast_loop_v4(&self, value: bool) -> io::Result<()> {
+        self.option(DatagramOption::Loop(value), |socket| {
+            sockopt::set_ip_multicast_loop(socket, value)
+        })
+    }
+
+    /// Sets an option by `call`. On a simulated host, its machine has the option.
+    fn option(
+        &self,
+        option: DatagramOption,
+        call: impl FnOnce(&Socket) -> rustix::io::Result<()>,
+    ) -> io::Result<()> {
+        match SimulatedSockets::here() {
+            None => Ok(call(&self.socket)?),
+            Some(sockets) => sockets.set_datagram_option(self.socket.as_fd(), option),
+        }
+    }
+
     /// Joins a multicast group (`IP_ADD_MEMBERSHIP`).
     ///
     /// # Errors
     ///
     /// The errors of `setsockopt(2)`.
     pub fn join_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
-        Ok(sockopt::set_ip_add_membership(&self.socket, &group, &interface)?)
+        self.option(DatagramOption::Join(group), |socket| {
+            sockopt::set_ip_add_membership(socket, &group, &interface)
+        })
     }
 
     /// Joins a multicast group (`IPV6_ADD_MEMBERSHIP`).
@@ -221,6 +289,7 @@ impl UdpSocket {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        refuse_simulated("multicast of IPv6")?;
         Ok(sockopt::set_ipv6_add_membership(&self.socket, group, interface)?)
     }
 
@@ -230,7 +299,9 @@ impl UdpSocket {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn leave_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
-        Ok(sockopt::set_ip_drop_membership(&self.socket, &group, &interface)?)
+        self.option(DatagramOption::Leave(group), |socket| {
+            sockopt::set_ip_drop_membership(socket, &group, &interface)
+        })
     }
 
     /// Leaves a multicast group (`IPV6_DROP_MEMBERSHIP`).
@@ -239,6 +310,7 @@ impl UdpSocket {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        refuse_simulated("multicast of IPv6")?;
         Ok(sockopt::set_ipv6_drop_membership(&self.socket, group, interface)?)
     }
 }

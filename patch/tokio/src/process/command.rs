@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child as StdChild, Command as StdCommand, ExitStatus, Output, Stdio};
 
 use super::Child;
+use crate::watched::refuse_simulated;
 
 /// The command of a child process: [`std::process::Command`], with a child that tasks wait for.
 #[derive(Debug)]
@@ -162,6 +163,7 @@ impl Command {
         &mut self,
         with: impl FnOnce(&mut StdCommand) -> io::Result<StdChild>,
     ) -> io::Result<Child> {
+        refuse_simulated("child processes")?;
         Child::new(with(&mut self.std)?, self.kills_on_drop)
     }
 

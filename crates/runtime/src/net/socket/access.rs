@@ -199,6 +199,15 @@ impl Access<'_> {
         }
     }
 
+    /// The socket, with the channel that TLS has beneath itself.
+    #[cfg(feature = "rustls")]
+    pub(in crate::net) fn with_beneath<'a>(
+        &'a self,
+        beneath: Option<&'a dyn Channel>,
+    ) -> Access<'a> {
+        Access { channel: beneath, ..*self }
+    }
+
     /// The socket itself, beneath its channel.
     fn network(&self) -> Self {
         Self { channel: None, ..*self }

@@ -5,6 +5,8 @@
 //!                             └───── without one ──────────────────────────────────────▶ socket
 //! ```
 //!
+//! On a simulated host, TLS is a channel above the channel of the simulated socket.
+//!
 //! A channel holds no wait of its own. An attempt that needs the network waits for it as every
 //! other attempt does, in every world.
 
@@ -29,6 +31,11 @@ use crate::tcp_info::Closed;
 pub(crate) trait Channel: Send + Sync {
     /// Whether there is no network beneath.
     fn is_injected(&self) -> bool {
+        false
+    }
+
+    /// Whether the channel is TLS.
+    fn is_encrypted(&self) -> bool {
         false
     }
 
@@ -121,6 +128,13 @@ pub(crate) trait Channel: Send + Sync {
         let _ = (socket, twin);
     }
 
+    /// Sends the last bytes during a drop, without waiting.
+    #[cfg_attr(not(feature = "rustls"), expect(dead_code, reason = "only TLS has last bytes"))]
+    fn send_at_close(&self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = bytes;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Tells the peer of the end without waiting, if it has not been told.
     fn close(&self, socket: BorrowedFd<'_>) {
         let _ = socket;
@@ -177,11 +191,6 @@ impl Socket {
                 done => return done,
             }
         }
-    }
-
-    /// Whether there is no network beneath.
-    pub(in crate::net) fn is_injected(&self) -> bool {
-        self.channel.as_ref().is_some_and(|channel| channel.is_injected())
     }
 
     /// Lets the channel tell its peer of the end, unless a ring has still to send.

@@ -10,12 +10,12 @@ use super::TcpStream;
 use crate::net::socket::Moved;
 use crate::net::tls::{Acceptor, Connector, Session, reply_to};
 use crate::places::Handshake;
-use crate::time::timeout;
+use crate::time::{clock, timeout};
 
 /// The longest record (RFC 8446, section 5.2), and so enough for most flights.
 const FLIGHT: usize = 16 << 10;
 
-/// The time that a client without TLS has to take its reply.
+/// The time that a client without TLS has for its line, and to take its reply.
 const PLAIN_TIME: Duration = Duration::from_secs(1);
 
 impl TcpStream {
@@ -53,28 +53,29 @@ impl TcpStream {
 
     async fn shake_hands(mut self, session: Session, limit: Duration) -> io::Result<Self> {
         let before = (self.read_timeout, self.write_timeout);
-        let deadline = Instant::now() + limit;
+        let deadline = clock::now() + limit;
         let mut buffer = vec![0; FLIGHT];
         let handshake = Handshake::begin();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
             let output = session.take_output()?;
-            self.set_write_timeout(Some(left))?;
+            self.set_write_timeout(Some(left_until(deadline)?))?;
             self.write_all(&output).await?;
             if !session.is_handshaking() {
                 break;
             }
-            self.set_read_timeout(Some(left))?;
-            // What follows the handshake may have come with it, so that no read is the last.
-            let read = self.operate(Direction::Read, |socket| {
-                Ok(Moved::all(socket.receive(&mut buffer)?.value))
-            });
-            let count = read.await?;
-            if count == 0 {
-                return Err(io::ErrorKind::ConnectionAborted.into());
+            let mut count = self.receive_until(deadline, &mut buffer).await?;
+            // No record of TLS begins with a letter. A line of HTTP may come in pieces.
+            let end = deadline.min(clock::now() + PLAIN_TIME);
+            while session.expects_client()
+                && buffer[0].is_ascii_uppercase()
+                && !buffer[..count].contains(&b'\n')
+                && count < buffer.len()
+            {
+                match self.receive_until(end, &mut buffer[count..]).await {
+                    Ok(more) => count += more,
+                    Err(error) if error.kind() == io::ErrorKind::TimedOut => break,
+                    Err(error) => return Err(error),
+                }
             }
             if let Some(reply) =
                 session.expects_client().then(|| reply_to(&buffer[..count])).flatten()
@@ -91,8 +92,21 @@ impl TcpStream {
         drop(handshake);
         self.set_read_timeout(before.0)?;
         self.set_write_timeout(before.1)?;
-        self.socket.channel = Some(Box::new(session));
+        let beneath = self.socket.channel.take();
+        self.socket.channel = Some(Box::new(session.above(beneath)));
         Ok(self)
+    }
+
+    /// Receives bytes of the handshake, at least one.
+    async fn receive_until(&mut self, deadline: Instant, buffer: &mut [u8]) -> io::Result<usize> {
+        self.set_read_timeout(Some(left_until(deadline)?))?;
+        // What follows the handshake may have come with it, so that no read is the last.
+        let read =
+            self.operate(Direction::Read, |socket| Ok(Moved::all(socket.receive(buffer)?.value)));
+        match read.await? {
+            0 => Err(io::ErrorKind::ConnectionAborted.into()),
+            count => Ok(count),
+        }
     }
 
     /// Answers a client that does not speak TLS, and waits for its end: a close with unread bytes
@@ -107,5 +121,13 @@ impl TcpStream {
         };
         // The client has been told, or does not listen.
         let _ = timeout(PLAIN_TIME, refusing).await;
+    }
+}
+
+/// The time until a deadline. An error after it.
+fn left_until(deadline: Instant) -> io::Result<Duration> {
+    match deadline.saturating_duration_since(clock::now()) {
+        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
     }
 }

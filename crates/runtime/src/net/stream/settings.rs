@@ -98,7 +98,7 @@ impl TcpStream {
     /// Whether the connection has TLS.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
-        self.socket.channel.is_some() && !self.socket.is_injected()
+        self.socket.channel.as_ref().is_some_and(|channel| channel.is_encrypted())
     }
 
     /// Whether a [drain](crate::drain) leaves the input of this accepted connection open, because

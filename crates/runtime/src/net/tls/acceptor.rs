@@ -12,7 +12,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{Connection, ServerConfig, ServerConnection};
 
-use super::{HTTP_1, Session};
+use super::{HTTP_1, HostClock, Session};
 use crate::{log, reload};
 
 /// The time that a client has for its handshake, by default.
@@ -121,8 +121,8 @@ fn read(certificate: &Path, key: &Path) -> io::Result<ServerConfig> {
     let private = PrivateKeyDer::from_pem_file(key)
         .map_err(|error| at(key, &unreadable(&error, "private key")))?;
     let provider = Arc::new(ring::default_provider());
-    let versions =
-        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let versions = ServerConfig::builder_with_details(provider, Arc::new(HostClock))
+        .with_safe_default_protocol_versions();
     let builder = versions.map_err(io::Error::other)?.with_no_client_auth();
     let mut config = builder.with_single_cert(chain, private).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {

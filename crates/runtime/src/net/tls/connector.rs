@@ -15,7 +15,7 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::{HTTP_1, Session};
+use super::{HTTP_1, HostClock, Session};
 
 /// Which certificates of servers are accepted.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ impl Connector {
         let server = ServerName::try_from(host)
             .map_err(|_| invalid(format!("{server:?} is no host that a certificate can name")))?;
         let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone())
+        let builder = ClientConfig::builder_with_details(provider.clone(), Arc::new(HostClock))
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?;
         let mut config = match trust {

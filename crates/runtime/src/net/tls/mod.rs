@@ -14,11 +14,13 @@
 //! are with the kernel. A write that is dropped earlier may have been sent.
 
 mod acceptor;
+mod clock;
 mod connector;
 mod plain;
 mod session;
 
 pub use acceptor::{Acceptor, HANDSHAKE_TIME};
+use clock::HostClock;
 pub use connector::{Connector, Trust};
 pub(super) use plain::reply_to;
 pub(super) use session::Session;

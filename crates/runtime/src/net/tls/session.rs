@@ -3,15 +3,18 @@
 
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::net::{SendFlags, send};
+use rustix::net::{SendFlags, Shutdown, send};
 use rustls::Connection;
 
 use crate::net::socket::{Access, Channel, Moved, unfinished};
 use crate::task;
+use crate::tcp_info::Closed;
+use crate::time::clock;
 
 /// The longest time from the first bytes of a record to bytes for the service. A peer that sends a
 /// record byte by byte would otherwise stay below every time-out of a read.
@@ -20,6 +23,8 @@ const RECORD_TIME: Duration = Duration::from_secs(10);
 /// A TLS connection. One task at a time uses it, so the lock is free.
 pub(in crate::net) struct Session {
     state: Mutex<State>,
+    /// The channel of a simulated socket.
+    beneath: Option<Box<dyn Channel>>,
 }
 
 struct State {
@@ -45,7 +50,18 @@ impl Session {
         let began = None;
         let state =
             State { connection, has_begun, plaintext, encrypted, began, peer_has_ended, has_ended };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), beneath: None }
+    }
+
+    /// The session, above the channel that its socket has so far.
+    pub(in crate::net) fn above(self, beneath: Option<Box<dyn Channel>>) -> Self {
+        Self { beneath, ..self }
+    }
+
+    /// What records are sent and received by.
+    #[inline]
+    fn network<'a>(&'a self, socket: &'a Access<'_>) -> Access<'a> {
+        socket.with_beneath(self.beneath.as_deref())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -143,6 +159,14 @@ fn peer_failed(error: rustls::Error) -> io::Error {
 }
 
 impl Channel for Session {
+    fn is_encrypted(&self) -> bool {
+        true
+    }
+
+    fn is_injected(&self) -> bool {
+        self.beneath.as_ref().is_some_and(|beneath| beneath.is_injected())
+    }
+
     fn agreed_protocol(&self) -> Option<Vec<u8>> {
         self.state().connection.alpn_protocol().map(<[u8]>::to_vec)
     }
@@ -158,9 +182,10 @@ impl Channel for Session {
 
     fn receive(
         &self,
-        network: &Access<'_>,
+        socket: &Access<'_>,
         buffer: &mut [MaybeUninit<u8>],
     ) -> io::Result<Moved<usize>> {
+        let network = &self.network(socket);
         let mut state = self.state();
         let mut short = false;
         if state.plaintext == 0 && !state.peer_has_ended {
@@ -178,22 +203,24 @@ impl Channel for Session {
             }
         }
         if state.plaintext == 0 && !state.peer_has_ended {
-            let began = *state.began.get_or_insert_with(Instant::now);
-            let is_late = began.elapsed() > RECORD_TIME;
+            let began = *state.began.get_or_insert_with(clock::now);
+            let is_late = clock::now().saturating_duration_since(began) > RECORD_TIME;
             return Err(if is_late { io::ErrorKind::TimedOut.into() } else { unfinished() });
         }
         state.began = None;
         Ok(Moved { value: state.take_plaintext(buffer)?, short })
     }
 
-    fn send(&self, network: &Access<'_>, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
+    fn send(&self, socket: &Access<'_>, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
+        let network = &self.network(socket);
         let mut state = self.state();
         state.encrypt(network, buffers)?;
         state.flush(network)?;
         Ok(Moved::all(std::mem::take(&mut state.encrypted)))
     }
 
-    fn send_last(&self, network: &Access<'_>, bytes: &[u8]) -> io::Result<Moved<usize>> {
+    fn send_last(&self, socket: &Access<'_>, bytes: &[u8]) -> io::Result<Moved<usize>> {
+        let network = &self.network(socket);
         let mut state = self.state();
         state.encrypt(network, &[IoSlice::new(bytes)])?;
         let is_all = state.encrypted == bytes.len();
@@ -207,15 +234,19 @@ impl Channel for Session {
         Ok(Moved::all(std::mem::take(&mut state.encrypted)))
     }
 
-    fn end(&self, network: &Access<'_>) -> io::Result<Moved<()>> {
+    fn end(&self, socket: &Access<'_>) -> io::Result<Moved<()>> {
+        let network = &self.network(socket);
         let mut state = self.state();
         state.say_end();
         state.flush(network)?;
         network.end()
     }
 
-    fn break_off(&self, _socket: BorrowedFd<'_>) {
+    fn break_off(&self, socket: BorrowedFd<'_>) {
         self.state().has_ended = true;
+        if let Some(beneath) = &self.beneath {
+            beneath.break_off(socket);
+        }
     }
 
     fn close(&self, socket: BorrowedFd<'_>) {
@@ -223,7 +254,54 @@ impl Channel for Session {
         // The end of an unfinished handshake is the close alone.
         if !state.connection.is_handshaking() && !state.has_ended {
             state.say_end();
-            let _ = state.connection.write_tls(&mut Closing(socket));
+            let mut closing = Closing { socket, beneath: self.beneath.as_deref() };
+            let _ = state.connection.write_tls(&mut closing);
+        }
+        if let Some(beneath) = &self.beneath {
+            beneath.close(socket);
+        }
+    }
+
+    // What a simulated socket answers itself.
+
+    fn waits_in_place(&self) -> bool {
+        self.beneath.as_ref().is_some_and(|beneath| beneath.waits_in_place())
+    }
+
+    fn set_wait_limit(&self, to_receive: bool, limit: Option<Duration>) {
+        if let Some(beneath) = &self.beneath {
+            beneath.set_wait_limit(to_receive, limit);
+        }
+    }
+
+    fn addresses(&self, socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
+        self.beneath.as_ref()?.addresses(socket)
+    }
+
+    fn set_taking_limit(&self, socket: BorrowedFd<'_>, limit: Duration) {
+        if let Some(beneath) = &self.beneath {
+            beneath.set_taking_limit(socket, limit);
+        }
+    }
+
+    fn shut_down(&self, socket: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
+        match &self.beneath {
+            Some(beneath) => beneath.shut_down(socket, how),
+            None => Ok(rustix::net::shutdown(socket, how)?),
+        }
+    }
+
+    fn has_closed(&self, socket: BorrowedFd<'_>) -> Option<Closed> {
+        self.beneath.as_ref()?.has_closed(socket)
+    }
+
+    fn is_quiet(&self, socket: BorrowedFd<'_>) -> Option<bool> {
+        self.beneath.as_ref()?.is_quiet(socket)
+    }
+
+    fn moves(&self, socket: BorrowedFd<'_>, twin: BorrowedFd<'_>) {
+        if let Some(beneath) = &self.beneath {
+            beneath.moves(socket, twin);
         }
     }
 }
@@ -260,11 +338,17 @@ impl Read for NetworkReader<'_> {
 }
 
 /// Sends the last record, without a wait.
-struct Closing<'a>(BorrowedFd<'a>);
+struct Closing<'a> {
+    socket: BorrowedFd<'a>,
+    beneath: Option<&'a dyn Channel>,
+}
 
 impl Write for Closing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(send(self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+        match self.beneath {
+            Some(beneath) => beneath.send_at_close(bytes),
+            None => Ok(send(self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -11,6 +11,9 @@ mod hosts;
 mod links;
 mod planted;
 mod tcp;
+mod udp;
+mod udp_broadcast;
+mod udp_multicast;
 
 use std::future::Future;
 use std::io;

@@ -17,7 +17,7 @@ pub use self::guard::AsyncFdTryNewError;
 pub use self::guard::{AsyncFdReadyGuard, AsyncFdReadyMutGuard, AsyncFdRegisterError, TryIoError};
 use super::{Interest, Ready};
 
-use crate::watched::Watched;
+use crate::watched::{Watched, refuse_simulated};
 
 /// A descriptor that another library reads and writes, in non-blocking mode. This type only waits
 /// for it, by a duplicate of the descriptor.
@@ -102,7 +102,7 @@ impl<T: AsRawFd> AsyncFd<T> {
     }
 
     fn watch(inner: T, interest: Interest) -> Result<Self, AsyncFdRegisterError<T>> {
-        match raw::duplicate(&inner) {
+        match refuse_simulated("AsyncFd").and_then(|()| raw::duplicate(&inner)) {
             Ok(duplicate) => {
                 let watched = Watched::of_nonblocking(duplicate);
                 Ok(Self { watched, interest, inner })

@@ -3,19 +3,17 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::task::{Context, Poll};
 
 use duality_poller::Direction;
-use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, connect, getpeername,
-    getsockname, sendto, socketpair,
-};
+use duality_runtime::machine::UnixKind;
+use rustix::net::SocketAddrAny;
 
-use super::super::common;
 use super::super::socket::Socket;
-use super::stream::new_socket;
-use super::{SocketAddr, path_address, unix_address};
+use super::super::{common, datagram_calls};
+use super::{SocketAddr, calls, path_address, unix_address};
 
 /// A Unix socket for datagrams. Any number of tasks may use it at once.
 #[derive(Debug)]
@@ -23,7 +21,7 @@ pub struct UnixDatagram {
     pub(super) socket: Socket,
 }
 
-common::of_std!(UnixDatagram, std::os::unix::net::UnixDatagram);
+common::as_std!(UnixDatagram, std::os::unix::net::UnixDatagram);
 common::readiness!(UnixDatagram);
 common::datagrams!(UnixDatagram, SocketAddr, address);
 
@@ -34,9 +32,23 @@ impl UnixDatagram {
     ///
     /// The errors of `bind(2)`.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        let socket = new_socket(SocketType::DGRAM)?;
-        bind(&socket, &path_address(path.as_ref())?)?;
+        let socket = calls::new_socket(UnixKind::Datagrams)?;
+        calls::bind(&socket, &path_address(path.as_ref())?)?;
         Ok(Self { socket })
+    }
+
+    /// Takes a socket of `std`, in non-blocking mode. A simulated host opens its own socket at the
+    /// address that `std` has bound.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `ioctl(2)`, and on a simulated host those of `bind(2)`.
+    #[track_caller]
+    pub fn from_std(socket: std::os::unix::net::UnixDatagram) -> io::Result<Self> {
+        match calls::in_place_of(UnixKind::Datagrams, &socket, || socket.local_addr())? {
+            Some(simulated) => Ok(Self { socket: simulated }),
+            None => Ok(Self { socket: Socket::new(socket.into())? }),
+        }
     }
 
     /// A socket without an address.
@@ -45,7 +57,7 @@ impl UnixDatagram {
     ///
     /// The errors of `socket(2)`.
     pub fn unbound() -> io::Result<Self> {
-        Ok(Self { socket: new_socket(SocketType::DGRAM)? })
+        Ok(Self { socket: calls::new_socket(UnixKind::Datagrams)? })
     }
 
     /// Two connected sockets.
@@ -54,10 +66,8 @@ impl UnixDatagram {
     ///
     /// If no descriptor is left.
     pub fn pair() -> io::Result<(Self, Self)> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        let socket = |socket| Self { socket: Socket::of_nonblocking(socket) };
-        Ok((socket(one), socket(other)))
+        let (one, other) = calls::new_pair(UnixKind::Datagrams)?;
+        Ok((Self { socket: one }, Self { socket: other }))
     }
 
     /// Fixes the peer of [`send`](Self::send) and [`recv`](Self::recv).
@@ -66,7 +76,7 @@ impl UnixDatagram {
     ///
     /// The errors of `connect(2)`.
     pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        Ok(connect(&self.socket, &path_address(path.as_ref())?)?)
+        calls::connect(&self.socket, &path_address(path.as_ref())?)
     }
 
     /// Sends a datagram to the socket at a path.
@@ -95,7 +105,7 @@ impl UnixDatagram {
     /// `WouldBlock`, and the errors of `sendto(2)`.
     pub fn try_send_to<P: AsRef<Path>>(&self, datagram: &[u8], to: P) -> io::Result<usize> {
         let to = path_address(to.as_ref())?;
-        let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &to);
+        let sent = datagram_calls::send_to(self.socket.as_fd(), datagram, &to.into());
         self.socket.noted(Direction::Write, sent)
     }
 
@@ -105,7 +115,7 @@ impl UnixDatagram {
     ///
     /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        unix_address(getsockname(&self.socket)?)
+        calls::own_address(&self.socket)
     }
 
     /// The address of [`connect`](Self::connect).
@@ -114,7 +124,7 @@ impl UnixDatagram {
     ///
     /// `NotConnected` where there is none.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        address(getpeername(&self.socket)?)
+        calls::peer_address(&self.socket)
     }
 
     /// Ends reading, writing or both.

@@ -6,12 +6,11 @@ use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use duality_poller::Direction;
-use rustix::net::{SocketFlags, SocketType, accept_with, bind, getsockname, listen};
+use duality_runtime::machine::UnixKind;
 
 use super::super::common;
 use super::super::socket::Socket;
-use super::stream::new_socket;
-use super::{SocketAddr, UnixStream, path_address, unix_address};
+use super::{SocketAddr, UnixStream, calls, path_address};
 
 const BACKLOG: i32 = 1024;
 
@@ -21,7 +20,7 @@ pub struct UnixListener {
     socket: Socket,
 }
 
-common::of_std!(UnixListener, std::os::unix::net::UnixListener);
+common::as_std!(UnixListener, std::os::unix::net::UnixListener);
 
 impl UnixListener {
     /// Listens at a path, which must not exist.
@@ -31,8 +30,8 @@ impl UnixListener {
     /// The errors of `bind(2)`.
     #[track_caller]
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        let socket = new_socket(SocketType::STREAM)?;
-        bind(&socket, &path_address(path.as_ref())?)?;
+        let socket = calls::new_socket(UnixKind::Stream)?;
+        calls::bind(&socket, &path_address(path.as_ref())?)?;
         Self::listening(socket, BACKLOG)
     }
 
@@ -43,13 +42,27 @@ impl UnixListener {
     /// The errors of `bind(2)`.
     #[track_caller]
     pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
-        let socket = new_socket(SocketType::STREAM)?;
-        bind(&socket, &address.to_rustix()?)?;
+        let socket = calls::new_socket(UnixKind::Stream)?;
+        calls::bind(&socket, &address.to_rustix()?)?;
         Self::listening(socket, BACKLOG)
     }
 
+    /// Takes a socket of `std`, in non-blocking mode. A simulated host opens its own socket at the
+    /// address that `std` has bound.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `ioctl(2)`, and on a simulated host those of `bind(2)`.
+    #[track_caller]
+    pub fn from_std(socket: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        match calls::in_place_of(UnixKind::Stream, &socket, || socket.local_addr())? {
+            Some(simulated) => Self::listening(simulated, BACKLOG),
+            None => Ok(Self { socket: Socket::new(socket.into())? }),
+        }
+    }
+
     pub(super) fn listening(socket: Socket, backlog: i32) -> io::Result<Self> {
-        listen(&socket, backlog)?;
+        calls::listen(&socket, backlog)?;
         Ok(Self { socket })
     }
 
@@ -59,7 +72,7 @@ impl UnixListener {
     ///
     /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        unix_address(getsockname(&self.socket)?)
+        calls::own_address(&self.socket)
     }
 
     /// The error that the socket has kept, if it has one.
@@ -85,9 +98,7 @@ impl UnixListener {
         &self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
-        let descriptor = ready!(self.socket.poll(context, Direction::Read, |listener| {
-            Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
-        }))?;
+        let descriptor = ready!(self.socket.poll(context, Direction::Read, calls::accept))?;
         let stream = UnixStream { socket: Socket::accepted(descriptor) };
         let peer = stream.peer_addr()?;
         Poll::Ready(Ok((stream, peer)))

@@ -1,5 +1,6 @@
 //! Unix sockets and pipes.
 
+mod calls;
 pub(super) mod datagram;
 pub(super) mod listener;
 pub mod pipe;

@@ -18,7 +18,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::buffer;
 use crate::io::{Interest, Ready};
-use crate::watched::Watched;
+use crate::watched::{Watched, refuse_simulated};
 
 /// Makes a pipe.
 ///
@@ -26,6 +26,7 @@ use crate::watched::Watched;
 ///
 /// If no descriptor is left.
 pub fn pipe() -> io::Result<(Sender, Receiver)> {
+    refuse_simulated("pipes")?;
     let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let (pipe, other) = (Watched::of_nonblocking(writes), Watched::of_nonblocking(reads));
     Ok((Sender { pipe }, Receiver { pipe: other }))
@@ -105,6 +106,7 @@ impl OpenOptions {
 
 /// Takes a pipe, in non-blocking mode. `mode` is the access that it must not have.
 fn take(descriptor: OwnedFd, wrong: OFlags) -> io::Result<Watched> {
+    refuse_simulated("pipes")?;
     if FileType::from_raw_mode(fstat(&descriptor)?.st_mode) != FileType::Fifo {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a pipe"));
     }
@@ -149,6 +151,7 @@ impl Sender {
     ///
     /// None.
     pub fn from_owned_fd_unchecked(descriptor: OwnedFd) -> io::Result<Self> {
+        refuse_simulated("pipes")?;
         Ok(Self { pipe: Watched::of_nonblocking(descriptor) })
     }
 
@@ -219,6 +222,7 @@ impl Receiver {
     ///
     /// None.
     pub fn from_owned_fd_unchecked(descriptor: OwnedFd) -> io::Result<Self> {
+        refuse_simulated("pipes")?;
         Ok(Self { pipe: Watched::of_nonblocking(descriptor) })
     }
 

@@ -4,16 +4,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
 
-use rustix::net::{SocketType, bind, sockopt};
+use duality_runtime::machine::UnixKind;
 
 use super::super::socket::Socket;
-use super::stream::new_socket;
-use super::{UnixDatagram, UnixListener, UnixStream, path_address};
+use super::{UnixDatagram, UnixListener, UnixStream, calls, path_address};
 
 /// A Unix socket that is not connected yet.
 #[derive(Debug)]
 pub struct UnixSocket {
     socket: Socket,
+    kind: UnixKind,
 }
 
 impl UnixSocket {
@@ -23,7 +23,7 @@ impl UnixSocket {
     ///
     /// The errors of `socket(2)`.
     pub fn new_datagram() -> io::Result<Self> {
-        Ok(Self { socket: new_socket(SocketType::DGRAM)? })
+        Ok(Self { socket: calls::new_socket(UnixKind::Datagrams)?, kind: UnixKind::Datagrams })
     }
 
     /// A socket for connections.
@@ -32,7 +32,7 @@ impl UnixSocket {
     ///
     /// The errors of `socket(2)`.
     pub fn new_stream() -> io::Result<Self> {
-        Ok(Self { socket: new_socket(SocketType::STREAM)? })
+        Ok(Self { socket: calls::new_socket(UnixKind::Stream)?, kind: UnixKind::Stream })
     }
 
     /// Gives the socket a path.
@@ -41,7 +41,7 @@ impl UnixSocket {
     ///
     /// The errors of `bind(2)`.
     pub fn bind(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        Ok(bind(&self.socket, &path_address(path.as_ref())?)?)
+        calls::bind(&self.socket, &path_address(path.as_ref())?)
     }
 
     /// Listens, with an accept queue of this length.
@@ -50,7 +50,7 @@ impl UnixSocket {
     ///
     /// The errors of `listen(2)`.
     pub fn listen(self, backlog: u32) -> io::Result<UnixListener> {
-        self.expect(SocketType::STREAM, "listen cannot be called on a datagram socket")?;
+        self.expect(UnixKind::Stream, "listen cannot be called on a datagram socket")?;
         UnixListener::listening(self.socket, i32::try_from(backlog).unwrap_or(i32::MAX))
     }
 
@@ -60,7 +60,7 @@ impl UnixSocket {
     ///
     /// The errors of `connect(2)`.
     pub async fn connect(self, path: impl AsRef<Path>) -> io::Result<UnixStream> {
-        self.expect(SocketType::STREAM, "connect cannot be called on a datagram socket")?;
+        self.expect(UnixKind::Stream, "connect cannot be called on a datagram socket")?;
         let address = path_address(path.as_ref())?;
         drop(path);
         UnixStream::connect_to(self.socket, &address).await
@@ -72,12 +72,12 @@ impl UnixSocket {
     ///
     /// If it is a socket for connections.
     pub fn datagram(self) -> io::Result<UnixDatagram> {
-        self.expect(SocketType::DGRAM, "datagram cannot be called on a stream socket")?;
+        self.expect(UnixKind::Datagrams, "datagram cannot be called on a stream socket")?;
         Ok(UnixDatagram { socket: self.socket })
     }
 
-    fn expect(&self, kind: SocketType, problem: &'static str) -> io::Result<()> {
-        match sockopt::socket_type(&self.socket)? == kind {
+    fn expect(&self, kind: UnixKind, problem: &'static str) -> io::Result<()> {
+        match self.kind == kind {
             true => Ok(()),
             false => Err(io::Error::other(problem)),
         }
