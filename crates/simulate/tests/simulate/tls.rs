@@ -103,8 +103,8 @@ async fn exchange(mut stream: TcpStream) -> io::Result<Vec<u8>> {
 fn a_certificate_is_good_for_its_days_of_virtual_time() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate(folder.path());
-    // A server sends tickets before it reads, and this client a long record before it reads. Windows
-    // of Linux hold the tickets.
+    // The server sends tickets before it reads, and this client a long record. Windows of Linux
+    // hold the tickets.
     let faults = Faults { small_buffers: false, ..Faults::LEGAL };
     seeds(0..10).lasting(10 * DAY).in_both_waits().faults(faults).run(move |net: Net| {
         let (certificate, key) = (certificate.clone(), key.clone());
