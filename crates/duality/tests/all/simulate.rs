@@ -12,16 +12,29 @@ fn simulate(arguments: &[&str]) -> Output {
     Command::new(program).arg("simulate").args(arguments).output().unwrap()
 }
 
-#[test]
-fn seeds_pass_and_come_back() {
-    let words = ["chat", "--seeds", "3", "--for", "10s"];
+/// Runs three seeds of a service, twice. Another process takes the same decisions.
+fn comes_back(service: &str, further: &[&str]) {
+    let words = [&[service, "--seeds", "3", "--for", "10s"], further].concat();
     let first = simulate(&words);
     let text = String::from_utf8(first.stdout).unwrap();
-    assert!(first.status.success(), "{text}");
-    assert!(text.starts_with("chat: 3 seeds pass"), "{text}");
+    let problem = String::from_utf8_lossy(&first.stderr);
+    assert!(first.status.success(), "{text}{problem}");
+    assert!(text.starts_with(&format!("{service}: 3 seeds pass")), "{text}");
     let hash = |text: &str| text.lines().last().map(str::to_owned);
     let again = String::from_utf8(simulate(&words).stdout).unwrap();
-    assert_eq!(hash(&text), hash(&again), "another process takes the same decisions");
+    assert_eq!(hash(&text), hash(&again), "{words:?}");
+}
+
+#[test]
+fn seeds_pass_and_come_back() {
+    comes_back("chat", &[]);
+}
+
+/// The keys of each session are drawn from the seed.
+#[test]
+#[cfg(all(feature = "rustls", target_env = "gnu"))]
+fn seeds_of_encrypted_conversations_come_back() {
+    comes_back("http", &["--tls"]);
 }
 
 #[test]
@@ -46,7 +59,7 @@ fn on_a_terminal(terminal: &str) -> Option<String> {
         .env_remove("NO_COLOR")
         .output();
     if let Err(error) = &output {
-        eprintln!("no terminal: script: {error}");
+        eprintln!("skipped: no terminal: script: {error}");
     }
     let output = output.ok()?;
     let text = String::from_utf8(output.stdout).unwrap();

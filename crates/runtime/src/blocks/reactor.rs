@@ -17,10 +17,8 @@
 //! Source: epoll(7). Since libevent, every library that shares one epoll among threads has this
 //! shape.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -54,8 +52,9 @@ struct Inner {
     wakeup: Wakeup,
     interrupt: WakeupSender,
     sources: Mutex<Slab<Arc<Source>>>,
-    /// The wakers of waits for the drain.
-    drains: Mutex<BTreeMap<Key, Waker>>,
+    /// The wakers of waits for the drain. Their deadline is `began`, so they keep their order.
+    drains: Mutex<Deadlines>,
+    began: Instant,
     tasks: Mutex<TaskTable>,
     is_draining: AtomicBool,
     /// Set before `is_draining` is.
@@ -98,9 +97,10 @@ impl Reactor {
     pub fn new() -> io::Result<Self> {
         let wakeup = Wakeup::new()?;
         let watch = Watch::new(wakeup.as_fd())?;
+        let began = threads::now();
         let tasks = TaskTable {
             gathered: Deadlines::default(),
-            timers: Timers::new(threads::now()),
+            timers: Timers::new(began),
             slots: Slab::new(),
             sleeps_until: None,
         };
@@ -110,6 +110,7 @@ impl Reactor {
             wakeup,
             sources: Mutex::default(),
             drains: Mutex::default(),
+            began,
             tasks: Mutex::new(tasks),
             is_draining: AtomicBool::new(false),
             drain_began: OnceLock::new(),
@@ -261,14 +262,14 @@ impl Reactor {
 
     /// Has `waker` used when the reactor drains. Returns false if the reactor drains already.
     pub(crate) fn note_drain(&self, key: Key, waker: &Waker) -> bool {
-        let replaced = lock(&self.inner.drains).insert(key, waker.clone());
+        let replaced = lock(&self.inner.drains).set(key, self.inner.began, Some(waker.clone()));
         drop(replaced);
         // A drain that this check does not see finds the waker.
         !self.draining()
     }
 
     pub(crate) fn forget_drain(&self, key: Key) {
-        let forgotten = lock(&self.inner.drains).remove(&key);
+        let forgotten = lock(&self.inner.drains).forget(key);
         drop(forgotten);
     }
 
@@ -333,8 +334,9 @@ impl Reactor {
             let woken = source.readiness.note([true, false], false);
             woken.into_iter().flatten().for_each(Waker::wake);
         }
-        let drains = mem::take(&mut *lock(&self.inner.drains));
-        drains.into_values().for_each(Waker::wake);
+        let mut woken = Vec::new();
+        lock(&self.inner.drains).expire(self.inner.began, &mut woken);
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -15,12 +15,18 @@ pub(crate) enum Key {
 }
 
 /// Deadlines, each with the waker to use when it passes. Without a waker, the task that waits for
-/// the deadlines is woken.
+/// the deadlines is woken. Equal deadlines pass in the order in which they were set: addresses
+/// decide nothing.
 #[derive(Default)]
 pub(crate) struct Deadlines {
-    queue: BTreeMap<(Instant, Key), Option<Waker>>,
-    of: BTreeMap<Key, Instant>,
+    queue: BTreeMap<Place, (Key, Option<Waker>)>,
+    of: BTreeMap<Key, Place>,
+    /// How many deadlines have been set.
+    count: u64,
 }
+
+/// When a deadline passes, and how many were set before it.
+type Place = (Instant, u64);
 
 impl Deadlines {
     /// Returns the former waker. Drop it outside of all locks and borrows, because it may be the
@@ -32,25 +38,30 @@ impl Deadlines {
         deadline: Instant,
         waker: Option<Waker>,
     ) -> Option<Waker> {
-        let before = self.of.insert(key, deadline);
-        let replaced = before.and_then(|before| self.queue.remove(&(before, key)));
-        self.queue.insert((deadline, key), waker);
-        replaced.flatten()
+        let replaced = self.forget(key);
+        self.insert(key, deadline, waker);
+        replaced
+    }
+
+    fn insert(&mut self, key: Key, deadline: Instant, waker: Option<Waker>) {
+        let place = (deadline, self.count);
+        self.count += 1;
+        self.of.insert(key, place);
+        self.queue.insert(place, (key, waker));
     }
 
     /// Returns the waker, like [`set`](Deadlines::set).
     #[must_use]
     pub(crate) fn forget(&mut self, key: Key) -> Option<Waker> {
-        let deadline = self.of.remove(&key)?;
-        self.queue.remove(&(deadline, key)).flatten()
+        let place = self.of.remove(&key)?;
+        self.queue.remove(&place)?.1
     }
 
     /// Moves a deadline, and keeps its waker. Returns whether there was one.
     pub(crate) fn move_to(&mut self, key: Key, deadline: Instant) -> bool {
-        let Some(before) = self.of.get_mut(&key) else { return false };
-        let waker = self.queue.remove(&(*before, key)).flatten();
-        *before = deadline;
-        self.queue.insert((deadline, key), waker);
+        let Some(place) = self.of.get(&key) else { return false };
+        let waker = self.queue.remove(place).and_then(|(_, waker)| waker);
+        self.insert(key, deadline, waker);
         true
     }
 
@@ -61,11 +72,11 @@ impl Deadlines {
     /// Takes out the deadlines that are due, and adds their wakers to `woken`.
     pub(crate) fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) {
         while let Some(first) = self.queue.first_entry() {
-            let &(deadline, key) = first.key();
-            if deadline > now {
+            if first.key().0 > now {
                 break;
             }
-            woken.extend(first.remove());
+            let (key, waker) = first.remove();
+            woken.extend(waker);
             self.of.remove(&key);
         }
     }
@@ -73,11 +84,37 @@ impl Deadlines {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::task::Wake;
     use std::time::Duration;
 
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Notes its number when it is woken.
+    struct Noting(usize, Arc<Mutex<Vec<usize>>>);
+
+    impl Wake for Noting {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    #[test]
+    fn equal_deadlines_pass_in_the_order_in_which_they_were_set() {
+        let now = Instant::now();
+        let (mut deadlines, noted) = (Deadlines::default(), Arc::default());
+        for (number, address) in [30, 10, 20, 40].into_iter().enumerate() {
+            let waker = Waker::from(Arc::new(Noting(number, Arc::clone(&noted))));
+            assert!(deadlines.set(Key::Future(address), now, Some(waker)).is_none());
+        }
+        assert!(deadlines.move_to(Key::Future(10), now));
+        let mut woken = Vec::new();
+        deadlines.expire(now, &mut woken);
+        woken.into_iter().for_each(Waker::wake);
+        assert_eq!(*noted.lock().unwrap(), [0, 2, 3, 1]);
+    }
 
     proptest! {
         #[test]

@@ -19,8 +19,8 @@
 //! server has gone. Then the answer is no or does not come, and the player tries again. About once
 //! a second, a waiting player renews its offer if there is none.
 //!
-//! **Epochs.** A Redis that starts again may give numbers again. So a desk belongs to the process of
-//! Redis that it hears, and reaches no desk of another process (`store::Channel`).
+//! **Epochs.** A Redis that starts again may give numbers again. So a desk belongs to the process
+//! of Redis that it hears, and reaches no desk of another process (`store::Channel`).
 //!
 //! **No queue.** A player's next lines are published after the opponent's writer has written the
 //! earlier ones. So only the sockets queue lines, as within one server.

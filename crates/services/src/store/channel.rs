@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use duality_runtime::block_on;
 
-use super::redis::{self, Redis};
+use super::redis::{self, Epoch, Redis};
 use super::{InvalidStore, Location, Options, Shared, Unavailable};
 
 /// A channel between servers; clones are the same channel.
@@ -25,16 +25,6 @@ pub struct Channel {
     /// The keys of the counter and of the offer.
     counter: Arc<str>,
     offer: Arc<str>,
-}
-
-/// The time of one process of Redis, by its `run_id`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Epoch(Arc<str>);
-
-impl Epoch {
-    pub(super) fn new(run_id: &str) -> Self {
-        Self(run_id.into())
-    }
 }
 
 /// The messages published since the subscription, in order and without a gap.
@@ -85,10 +75,9 @@ impl Channel {
     }
 
     /// The name of the channel in an epoch. Several channels are told apart by a `number`.
-    fn name_in(&self, Epoch(epoch): &Epoch, number: Option<u64>) -> String {
-        let name = &self.name;
-        number
-            .map_or_else(|| format!("{name}:{epoch}"), |number| format!("{name}:{epoch}:{number}"))
+    fn name_in(&self, epoch: &Epoch, number: Option<u64>) -> String {
+        let name = format!("{}:{}", self.name, epoch.as_str());
+        number.map_or(name.clone(), |number| format!("{name}:{number}"))
     }
 
     /// Makes an offer, unless there is one. Returns whether it made the offer.

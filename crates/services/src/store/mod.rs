@@ -31,8 +31,9 @@ use duality_runtime::time::Duration;
 
 use crate::client::Client;
 
-pub use channel::{Channel, Epoch, Subscription};
+pub use channel::{Channel, Subscription};
 pub use location::{Location, Synchronous};
+pub use redis::Epoch;
 
 use redis::Redis;
 use report::Reports;

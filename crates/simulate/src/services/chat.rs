@@ -178,8 +178,8 @@ mod tests {
     }
 
     /// Joins at a server. Returns the connection and the number.
-    async fn join(server: usize) -> Result<(Wire, u64), Violation> {
-        let mut wire = well(Wire::connect(server).await)?;
+    async fn join(days: &Days, server: usize) -> Result<(Wire, u64), Violation> {
+        let mut wire = well(Wire::connect(days, server).await)?;
         let greeting = well(patiently(wire.line()).await)?;
         let number = greeting.strip_prefix("* you are ").and_then(|number| number.parse().ok());
         Ok((wire, number.ok_or(greeting)?))
@@ -191,10 +191,10 @@ mod tests {
         let days = Days::new(net.clone(), "chat", Size { servers: 2, ..Size::default() });
         let _servers = days.servers(&days.redis()?);
         sleep(10 * MOMENT).await;
-        let (mut first, mut second) = (join(0).await?, join(0).await?);
+        let (mut first, mut second) = (join(&days, 0).await?, join(&days, 0).await?);
         net.named("redis").crash().restart_after(MOMENT);
         sleep(2 * MOMENT).await;
-        let (mut one, other) = (join(1).await?, join(1).await?);
+        let (mut one, other) = (join(&days, 1).await?, join(&days, 1).await?);
         // The first line finds that the server's connection to Redis is broken.
         for old in [&mut first, &mut second] {
             well(old.0.send(b"hello\n").await)?;

@@ -385,8 +385,8 @@ fn a_subscription_bears_no_lies(world: World) {
         (format!("{SUBSCRIBED}{HELLO}*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$99999999\r\n"), true),
     ] {
         let told = message.clone();
-        // The server says which process it is, sends this line and nothing more. It answers no PING,
-        // and does not close.
+        // The server says which process it is, sends this line and nothing more. It answers no
+        // PING, and does not close.
         let address = fake(move |_, mut stream| {
             commands(&mut stream);
             stream.write_all(b"$9\r\nrun_id:1\r\r\n").unwrap();

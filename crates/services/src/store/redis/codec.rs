@@ -132,6 +132,24 @@ fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
     length.map(Some).ok_or(Malformed("has a length that is no number"))
 }
 
+/// A count, which GET returns as text.
+pub(super) fn number(reply: &Reply) -> Option<u64> {
+    match reply {
+        Reply::Integer(number) => (*number).try_into().ok(),
+        Reply::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A text, if there is one.
+pub(super) fn text(reply: Reply) -> Option<Option<String>> {
+    match reply {
+        Reply::Null => Some(None),
+        Reply::BulkString(bytes) => String::from_utf8(bytes).ok().map(Some),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

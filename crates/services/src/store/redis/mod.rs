@@ -32,6 +32,7 @@
 
 pub(crate) mod codec;
 mod connection;
+mod epoch;
 mod subscription;
 
 use std::io;
@@ -43,10 +44,10 @@ use duality_runtime::select;
 use duality_runtime::time::{self, Duration, Instant, sleep, timeout};
 use rustix::io::Errno;
 
-use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
+use self::codec::{Malformed, Reply, decode_remark, encode_remark, number, push_command, text};
 use self::connection::Connection;
+pub use self::epoch::Epoch;
 pub(super) use self::subscription::Subscription;
-use super::channel::Epoch;
 use super::pool::{Checkout, NoTurn, Pool};
 use super::{Failed, Options, RedisCalls, Remark, Visit};
 use crate::client::Client;
@@ -55,9 +56,6 @@ use crate::per_loop::PerLoop;
 const VISITORS: &[u8] = b"duality:visitors";
 const REMARKS: &[u8] = b"duality:remarks";
 const PHONE: &[u8] = b"duality:phone";
-
-/// Asks which process of Redis answers.
-const WHICH: &[&[u8]] = &[b"INFO", b"server"];
 
 /// The pause before the next attempt after Redis was unreachable.
 const REST: Duration = Duration::from_millis(100);
@@ -215,10 +213,12 @@ impl Redis {
 
     /// Adds one to the number at `key`, and returns it with the epoch in which Redis did so.
     pub(super) async fn count(&self, key: &[u8]) -> Result<(Epoch, u64), Failed> {
-        let mut count = Commands::once(WHICH);
+        let mut count = Commands::once(epoch::QUESTION);
         count.push(&[b"INCR", key]);
-        self.call(&count, Client::NONE, |[which, count]| Some((epoch(which)?, number(&count)?)))
-            .await
+        self.call(&count, Client::NONE, |[answer, count]| {
+            Some((Epoch::of(answer)?, number(&count)?))
+        })
+        .await
     }
 
     /// Sets the text at `key`, unless there is one.
@@ -253,13 +253,7 @@ impl Redis {
             group.exchanges.is_over()?;
             group.connects.is_over()?;
             let mut connection = self.connect(Client::NONE).await?;
-            let which = Commands::repeatable(WHICH);
-            let replies = connection.exchange(&which.bytes, which.count, Client::NONE).await?;
-            if let Some(refusal) = replies.iter().find_map(refusal) {
-                return Err(refusal);
-            }
-            let epoch = replies.into_iter().next().and_then(epoch);
-            let epoch = epoch.ok_or(Fault::Confused("names no run_id"))?;
+            let epoch = Epoch::ask(&mut connection).await?;
             let subscription = connection.subscribe(name(&epoch).as_bytes()).await?;
             Ok((epoch, subscription))
         };
@@ -480,31 +474,6 @@ impl From<Malformed> for Fault {
 fn refusal(reply: &Reply) -> Option<Fault> {
     match reply {
         Reply::Error(text) => Some(Fault::Refused(text.clone())),
-        _ => None,
-    }
-}
-
-/// A count, which GET returns as text.
-fn number(reply: &Reply) -> Option<u64> {
-    match reply {
-        Reply::Integer(number) => (*number).try_into().ok(),
-        Reply::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
-        _ => None,
-    }
-}
-
-/// The epoch in a reply to [`WHICH`].
-fn epoch(reply: Reply) -> Option<Epoch> {
-    let told = text(reply)??;
-    let run_id = told.lines().find_map(|line| line.strip_prefix("run_id:"))?;
-    Some(Epoch::new(run_id.trim_end()))
-}
-
-/// A text, if there is one.
-fn text(reply: Reply) -> Option<Option<String>> {
-    match reply {
-        Reply::Null => Some(None),
-        Reply::BulkString(bytes) => String::from_utf8(bytes).ok().map(Some),
         _ => None,
     }
 }
