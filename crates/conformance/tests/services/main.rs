@@ -2,12 +2,6 @@
 //! takes longer than to run them. Tests that change their own process, or count its memory, stand
 //! beside this folder.
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "clients are plain blocking programs, and servers plain threads"
-)]
-
 mod http;
 mod http_cases;
 mod http_client;

@@ -1,12 +1,6 @@
 //! A plain blocking HTTP client for the tests of this folder, and a server for it, in any world.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "the client is a plain blocking program, and the server a plain thread"
-)]
-
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
