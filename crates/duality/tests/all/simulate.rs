@@ -1,5 +1,6 @@
 //! `duality simulate`: what it prints, and its mistakes in one line.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -59,7 +60,7 @@ fn on_a_terminal(terminal: &str) -> Option<String> {
         .env_remove("NO_COLOR")
         .output();
     if let Err(error) = &output {
-        eprintln!("skipped: no terminal: script: {error}");
+        let _ = writeln!(std::io::stderr(), "skipped: no terminal: script: {error}");
     }
     let output = output.ok()?;
     let text = String::from_utf8(output.stdout).unwrap();
