@@ -105,7 +105,12 @@ where
     let running = reactor.clone();
     // In the scope of this kernel thread, as the thread of a staged server is.
     const REACTOR: ThreadStack = ThreadStack::fixed(STACK, "the reactor's thread");
-    let started = thread::start(REACTOR, Box::new(move || running.run()));
+    let (running_on, ended) = mpsc::channel::<()>();
+    let run = move || {
+        running.run();
+        drop(running_on);
+    };
+    let started = thread::start(REACTOR, Box::new(run));
     started.map_err(|refused| refused.error).expect("there is memory for a thread");
     tasks.start(Box::pin(async move {
         // The receiver waits for this message, so it is there.
@@ -119,6 +124,9 @@ where
         }
     };
     reactor.stop();
+    // The reactor drops the tasks that wait. Those that are ready are in the queue.
+    let _ = ended.recv();
+    drop(blocks);
     match outcome.expect("the task sends its outcome, and catches its panic") {
         Ok(output) => output,
         Err(payload) => resume_unwind(payload),

@@ -129,6 +129,7 @@ impl Reactor {
         let mut woken = Vec::new();
         // A drain that was requested before the wakeup existed has not interrupted the reactor.
         let mut drains = drain::requested_before_wakeup();
+        let _last = LetGo(self);
         while !self.inner.is_stopped.load(Ordering::Acquire) {
             if drains && !self.draining() {
                 let _ = self.inner.drain_began.set(threads::now());
@@ -337,6 +338,28 @@ impl Reactor {
         let mut woken = Vec::new();
         lock(&self.inner.drains).expire(self.inner.began, &mut woken);
         woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Lets go of all tasks once no event is told any more: a task that waits owns the reactor, and its
+/// waker is the reactor's. Neither would ever be dropped.
+struct LetGo<'r>(&'r Reactor);
+
+impl Drop for LetGo<'_> {
+    fn drop(&mut self) {
+        let inner = &self.0.inner;
+        let mut wakers = Vec::new();
+        {
+            let mut tasks = lock(&inner.tasks);
+            wakers.extend(tasks.slots.iter_mut().filter_map(|(_, slot)| slot.waker.take()));
+            tasks.gathered.take_all(&mut wakers);
+        }
+        for (_, source) in &*lock(&inner.sources) {
+            wakers.extend(source.readiness.note([true, true], true).into_iter().flatten());
+        }
+        lock(&inner.drains).take_all(&mut wakers);
+        // Outside of the locks, which the end of a task takes.
+        drop(wakers);
     }
 }
 

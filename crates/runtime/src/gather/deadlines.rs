@@ -1,6 +1,7 @@
 //! Deadlines of gathered waits. A task may have any number of them.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -67,6 +68,12 @@ impl Deadlines {
 
     pub(crate) fn next(&self) -> Option<Instant> {
         self.queue.first_key_value().map(|(&(deadline, _), _)| deadline)
+    }
+
+    /// Takes out all deadlines, and adds their wakers to `wakers`.
+    pub(crate) fn take_all(&mut self, wakers: &mut Vec<Waker>) {
+        self.of.clear();
+        wakers.extend(mem::take(&mut self.queue).into_values().filter_map(|(_, waker)| waker));
     }
 
     /// Takes out the deadlines that are due, and adds their wakers to `woken`.

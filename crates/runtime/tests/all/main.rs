@@ -16,6 +16,7 @@ mod many;
 mod park;
 mod polled;
 mod queue;
+mod run_in;
 mod select;
 mod several;
 mod shared;
