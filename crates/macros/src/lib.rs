@@ -43,7 +43,7 @@ impl Mistake {
 
 /// Runs an `async fn main` in a world.
 ///
-/// ```
+/// ```ignore
 /// use duality::time::{Duration, sleep};
 ///
 /// #[duality::main]

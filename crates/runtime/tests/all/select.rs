@@ -177,9 +177,9 @@ async fn bindings_are_moved_borrowed_and_mutable() {
     };
     assert_eq!(told, Some(1));
     select! {
-        (ref mut number, ref text) = async { (1, "x") } => {
+        (ref mut number, ref text) = async { (1, "x".to_owned()) } => {
             *number += 1;
-            assert_eq!((*number, *text), (2, "x"));
+            assert_eq!((*number, text.as_str()), (2, "x"));
         }
     }
 }

@@ -30,14 +30,12 @@ duality_kit::in_every_world! {
     a_token_ends_what_runs_under_it
 }
 
-fn all<T>(tasks: Vec<JoinHandle<T>>) -> impl Future<Output = Vec<T>> {
-    async {
-        let mut results = Vec::new();
-        for task in tasks {
-            results.push(task.await.unwrap());
-        }
-        results
+async fn all<T>(tasks: Vec<JoinHandle<T>>) -> Vec<T> {
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.unwrap());
     }
+    results
 }
 
 async fn readers_read_together_and_writers_alone() {
